@@ -1,0 +1,51 @@
+# Two commands: `make demo` shows what the project does, `make test` checks all of it.
+# Each sets up .venv by itself, once; a changed pyproject.toml, constraint or native file sets it up again.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(shell find native -type f)
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint types unit format setup clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
+
+demo: $(READY)  ## show what the project does
+	@echo "== the paper's derived networks, counted from real modules"
+	@$(BIN)/ftbnn budget --paper
+
+test: lint types unit  ## lint, types and all tests
+
+lint: $(READY)  ## ruff and clang-format
+	@echo "== lint"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/clang-format --dry-run --Werror $(NATIVE)
+
+types: $(READY)  ## mypy, strict
+	@echo "== types"
+	@$(BIN)/mypy
+
+unit: $(READY)  ## all tests
+	@echo "== tests"
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+
+format: $(READY)  ## rewrite the sources in the project's style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@$(BIN)/clang-format -i $(NATIVE)
+
+setup: $(READY)  ## create .venv and install everything into it
+
+$(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "ftbnn needs Python 3.10 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12"; exit 2; }
+	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "== installing ftbnn with its tools into $(VENV) (the first time takes a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,experiments,dev]'
+	@touch $@
+
+clean:  ## remove what the build made (.venv, build, caches)
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

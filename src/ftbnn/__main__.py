@@ -1,0 +1,3 @@
+from ftbnn.cli.main import entry
+
+entry()

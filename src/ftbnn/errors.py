@@ -1,0 +1,15 @@
+"""Mistakes of the user: one line that says what was wrong, where, and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(ValueError):
+    """A mistake the user can mend. The command line prints its text as one line and exits with 2."""
+
+
+def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> UserError:
+    """The error for a name that is not among `choices`, with the nearest ones."""
+    names = list(choices)
+    near = get_close_matches(name.lower(), names, n=4, cutoff=0.4) or names[:4]
+    return UserError(f"unknown {kind} {name!r}; did you mean {', '.join(near)}?" + (f" ({hint})" if hint else ""))

@@ -1,0 +1,61 @@
+"""The FTBNN baseline: ResNet's shape with one binary convolution per block (paper, section 3.1, figure 1).
+
+ReLU after the last block of every stage, FPReLU after all others. The ablation variants of the paper's table 3
+change only these two non-linearities.
+"""
+
+from torch import Tensor, nn
+
+from ftbnn.errors import UserError, unknown
+from ftbnn.nn import ActName, BasicBlock, BConv, PlainStem, ProjectionReduction, StemName
+
+BLOCKS = {18: (4, 4, 4, 4), 34: (6, 8, 12, 6)}  # per stage; widths double from stage to stage
+
+
+class FTBNN(nn.Module):
+    """Real stem, four stages of binary blocks at widths w, 2w, 4w, 8w, global average pool, real classifier."""
+
+    def __init__(
+        self,
+        *,
+        layers: int = 18,
+        width: int = 64,
+        classes: int = 1000,
+        in_channels: int = 3,
+        stem: StemName = "imagenet",
+        act: ActName = "fprelu",
+        stage_end_act: ActName = "relu",
+        conv: type[BConv] = BConv,
+    ) -> None:
+        super().__init__()
+        if layers not in BLOCKS:
+            raise unknown("depth", str(layers), map(str, BLOCKS))
+        if min(width, classes, in_channels) < 1:
+            raise UserError(
+                f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more"
+            )
+        self.stem = PlainStem(in_channels, width, stem=stem)
+        channels, previous = width, "none"
+        for number, blocks in enumerate(BLOCKS[layers], start=1):
+            stage = nn.Sequential()
+            for index in range(blocks):
+                this = stage_end_act if index == blocks - 1 else act
+                follows_relu = previous == "relu"
+                block: nn.Module
+                if index == 0 and number > 1:
+                    block = ProjectionReduction(channels, act=this, follows_relu=follows_relu, conv=conv)
+                    channels *= 2
+                else:
+                    block = BasicBlock(channels, act=this, follows_relu=follows_relu, conv=conv)
+                stage.append(block)
+                previous = this
+            self.add_module(f"stage{number}", stage)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for stage in (self.stage1, self.stage2, self.stage3, self.stage4):
+            x = stage(x)
+        logits: Tensor = self.fc(self.pool(x).flatten(1))
+        return logits

@@ -1,0 +1,122 @@
+"""Every network by name. `build` takes a name of REGISTRY, or `ftbnn-dDEPTH-gGROUPS-vWIDTH` for any derived one."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from ftbnn.errors import UserError, unknown
+from ftbnn.models.baseline import FTBNN
+from ftbnn.models.bireal import bireal
+from ftbnn.models.derived import DerivedFTBNN
+from ftbnn.models.resnet import ResNet
+from ftbnn.models.toy import ToyNet
+from ftbnn.nn import StemName
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A buildable network: what makes it, what it is, and the images it is meant for."""
+
+    builder: Callable[..., nn.Module]
+    about: str
+    image_size: int = 224
+    in_channels: int = 3
+    classes: int = 1000
+    has_stems: bool = True
+    width: str | None = "width"  # the builder's argument that scales the channels; None where v is in the name
+
+
+def _derived(layers: int, groups: int, v: int) -> Entry:
+    about = f"derived, {layers} layers, {groups} group{'s' if groups > 1 else ''}, v = {v}"
+    return Entry(partial(DerivedFTBNN, layers=layers, groups=groups, v=v), about, width=None)
+
+
+def _toy(about: str, **settings: object) -> Entry:
+    return Entry(
+        partial(ToyNet, **settings), about, image_size=28, in_channels=1, classes=10, has_stems=False  # type: ignore[arg-type]
+    )
+
+
+REGISTRY: dict[str, Entry] = {
+    # The baseline and the ablation variants of table 3.
+    "ftbnn18": Entry(partial(FTBNN, layers=18), "baseline: ReLU at stage ends, FPReLU elsewhere"),
+    "ftbnn34": Entry(partial(FTBNN, layers=34), "the baseline with ResNet-34's blocks"),
+    "ftbnn18-none": Entry(
+        partial(FTBNN, act="none", stage_end_act="none"), "ablation: no non-linear modules, scale left to BatchNorm"
+    ),
+    "ftbnn18-prelu": Entry(partial(FTBNN, act="prelu", stage_end_act="prelu"), "ablation: all PReLU"),
+    "ftbnn18-fprelu": Entry(partial(FTBNN, act="fprelu", stage_end_act="fprelu"), "ablation: all FPReLU"),
+    "ftbnn18-relu": Entry(partial(FTBNN, act="relu", stage_end_act="relu"), "ablation: all ReLU (needs lr 0.00015)"),
+    "ftbnn18-stage-relu": Entry(partial(FTBNN, act="none"), "ablation: ReLU at the four stage ends only"),
+    "ftbnn18-stage-relu-prelu": Entry(partial(FTBNN, act="prelu"), "ablation: ReLU at stage ends, PReLU elsewhere"),
+    # What the paper compares with.
+    "bireal18": Entry(partial(bireal, layers=18), "Bi-Real Net 18: scaling factors, no non-linear modules"),
+    "bireal34": Entry(partial(bireal, layers=34), "Bi-Real Net 34: scaling factors, no non-linear modules"),
+    "resnet18": Entry(partial(ResNet, layers=18), "real-valued ResNet-18, torchvision's parameter names"),
+    "resnet34": Entry(partial(ResNet, layers=34), "real-valued ResNet-34, torchvision's parameter names"),
+    # The derived networks of table 4, left.
+    "ftbnn-d18-g1-90m": _derived(18, 1, 50),
+    "ftbnn-d18-g3-90m": _derived(18, 3, 78),
+    "ftbnn-d18-g5-90m": _derived(18, 5, 96),
+    "ftbnn-d18-g8-90m": _derived(18, 8, 116),
+    "ftbnn-d34-g1-90m": _derived(34, 1, 34),
+    "ftbnn-d34-g3-90m": _derived(34, 3, 54),
+    "ftbnn-d34-g5-90m": _derived(34, 5, 68),
+    "ftbnn-d34-g8-90m": _derived(34, 8, 82),
+    "ftbnn-d18-g1-135m": _derived(18, 1, 64),
+    "ftbnn-d18-g3-135m": _derived(18, 3, 99),
+    "ftbnn-d18-g5-135m": _derived(18, 5, 124),
+    "ftbnn-d18-g8-135m": _derived(18, 8, 152),
+    "ftbnn-d34-g1-135m": _derived(34, 1, 44),
+    "ftbnn-d34-g3-135m": _derived(34, 3, 70),
+    "ftbnn-d34-g5-135m": _derived(34, 5, 88),
+    "ftbnn-d34-g8-135m": _derived(34, 8, 108),
+    "ftbnn-d44-g1-135m": _derived(44, 1, 38),
+    "ftbnn-d44-g3-135m": _derived(44, 3, 61),
+    "ftbnn-d44-g5-135m": _derived(44, 5, 77),
+    "ftbnn-d44-g8-135m": _derived(44, 8, 94),
+    # The toy networks of figure 2.
+    "toy-linear": _toy("figure 2: real convolutions, no non-linearity", act="none", real=True),
+    "toy-binary": _toy("figure 2: binary convolutions, no non-linearity", act="none"),
+    "toy-prelu": _toy("figure 2: binary convolutions, PReLU", act="prelu"),
+    "toy-relu": _toy("figure 2: binary convolutions, ReLU", act="relu"),
+}
+
+_BY_PARAMETERS = re.compile(r"ftbnn-d(\d+)-g(\d+)-v(\d+)")
+
+
+def find(name: str) -> Entry:
+    """The entry of that name; raises UserError with the nearest names."""
+    if name in REGISTRY:
+        return REGISTRY[name]
+    if match := _BY_PARAMETERS.fullmatch(name):
+        return _derived(*map(int, match.groups()))
+    raise unknown("model", name, REGISTRY, hint="`ftbnn models` lists all; any ftbnn-dDEPTH-gGROUPS-vWIDTH works too")
+
+
+def build(
+    name: str,
+    *,
+    classes: int | None = None,
+    in_channels: int | None = None,
+    stem: StemName | None = None,
+    width: int | None = None,
+) -> nn.Module:
+    """The network of that name, freshly initialised. What is not given is the entry's own default."""
+    entry = find(name)
+    settings: dict[str, object] = {
+        "classes": entry.classes if classes is None else classes,
+        "in_channels": entry.in_channels if in_channels is None else in_channels,
+    }
+    if stem is not None:
+        if not entry.has_stems:
+            raise UserError(f"{name} has one stem only; leave --stem out")
+        settings["stem"] = stem
+    if width is not None:
+        if entry.width is None:
+            raise UserError(f"the width of {name} is its v; build ftbnn-dDEPTH-gGROUPS-v{width} instead")
+        settings[entry.width] = width
+    return entry.builder(**settings)

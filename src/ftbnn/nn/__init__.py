@@ -1,0 +1,33 @@
+"""The paper's layers. The only home of straight-through gradients."""
+
+from ftbnn.nn.bconv import BConv, ScaledBConv
+from ftbnn.nn.blocks import (
+    ActName,
+    BasicBlock,
+    Bridge,
+    DuplicateReduction,
+    ProjectionReduction,
+    activation,
+)
+from ftbnn.nn.fprelu import FPReLU
+from ftbnn.nn.mode import set_mode
+from ftbnn.nn.sign import Sign, sign
+from ftbnn.nn.stems import PlainStem, PurifiedStem, StemName
+
+__all__ = [
+    "ActName",
+    "BConv",
+    "BasicBlock",
+    "Bridge",
+    "DuplicateReduction",
+    "FPReLU",
+    "PlainStem",
+    "ProjectionReduction",
+    "PurifiedStem",
+    "ScaledBConv",
+    "Sign",
+    "StemName",
+    "activation",
+    "set_mode",
+    "sign",
+]
