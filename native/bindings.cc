@@ -19,8 +19,7 @@ std::vector<std::string> isa_names() {
 
 NB_MODULE(_native, m) {
   m.doc() = "The native core: what the CPU can do.";
-  m.def(
-      "cpu_name", [] { return ftbnn::cpu().name; }, "Brand string of the CPU.");
+  m.def("cpu_name", [] { return ftbnn::cpu().name; }, "Brand string of the CPU.");
   m.def(
       "cpu_features", [] { return ftbnn::cpu().features; },
       "Instruction sets the kernels care about that the CPU and the operating system both offer.");

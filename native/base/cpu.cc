@@ -157,8 +157,7 @@ Isa isa_in_use() {
                                   names(cpu().isas));
     }
   }
-  throw std::invalid_argument("FTBNN_ISA=" + std::string(wanted) + " is not an ISA; choose one of " +
-                              names(all_isas));
+  throw std::invalid_argument("FTBNN_ISA=" + std::string(wanted) + " is not an ISA; choose one of " + names(all_isas));
 }
 
 }  // namespace ftbnn

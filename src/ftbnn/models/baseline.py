@@ -31,9 +31,7 @@ class FTBNN(nn.Module):
         if layers not in BLOCKS:
             raise unknown("depth", str(layers), map(str, BLOCKS))
         if min(width, classes, in_channels) < 1:
-            raise UserError(
-                f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more"
-            )
+            raise UserError(f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more")
         self.stem = PlainStem(in_channels, width, stem=stem)
         channels, previous = width, "none"
         for number, blocks in enumerate(BLOCKS[layers], start=1):
@@ -55,7 +53,7 @@ class FTBNN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stem(x)
-        for stage in (self.stage1, self.stage2, self.stage3, self.stage4):
-            x = stage(x)
+        for stage in ("stage1", "stage2", "stage3", "stage4"):
+            x = self.get_submodule(stage)(x)
         logits: Tensor = self.fc(self.pool(x).flatten(1))
         return logits

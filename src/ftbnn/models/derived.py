@@ -7,7 +7,7 @@ convolution in front of *every* stage, and grouped binary convolutions throughou
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError, unknown
-from ftbnn.nn import BasicBlock, Bridge, DuplicateReduction, PurifiedStem, StemName
+from ftbnn.nn import ActName, BasicBlock, Bridge, DuplicateReduction, PurifiedStem, StemName
 
 BLOCKS = {18: (4, 4, 4, 4), 34: (6, 8, 12, 6), 44: (8, 10, 14, 10)}  # per stage
 STEM_CHANNELS = 32
@@ -44,22 +44,20 @@ class DerivedFTBNN(nn.Module):
         for number, blocks in enumerate(BLOCKS[layers], start=1):
             stage = nn.Sequential()
             for index in range(blocks):
-                act = "relu" if index == blocks - 1 else "fprelu"
+                act: ActName = "relu" if index == blocks - 1 else "fprelu"
                 if index == 0:
                     # The bridge before stage 1 ends in an FPReLU, every stage in a ReLU.
-                    stage.append(
-                        DuplicateReduction(channels, groups=groups, act=act, follows_relu=number > 1)  # type: ignore[arg-type]
-                    )
+                    stage.append(DuplicateReduction(channels, groups=groups, act=act, follows_relu=number > 1))
                     channels *= 2
                 else:
-                    stage.append(BasicBlock(channels, groups=groups, act=act, follows_relu=False))  # type: ignore[arg-type]
+                    stage.append(BasicBlock(channels, groups=groups, act=act, follows_relu=False))
             self.add_module(f"stage{number}", stage)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.bridge(self.stem(x))
-        for stage in (self.stage1, self.stage2, self.stage3, self.stage4):
-            x = stage(x)
+        for stage in ("stage1", "stage2", "stage3", "stage4"):
+            x = self.get_submodule(stage)(x)
         logits: Tensor = self.fc(self.pool(x).flatten(1))
         return logits

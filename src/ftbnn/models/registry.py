@@ -34,10 +34,8 @@ def _derived(layers: int, groups: int, v: int) -> Entry:
     return Entry(partial(DerivedFTBNN, layers=layers, groups=groups, v=v), about, width=None)
 
 
-def _toy(about: str, **settings: object) -> Entry:
-    return Entry(
-        partial(ToyNet, **settings), about, image_size=28, in_channels=1, classes=10, has_stems=False  # type: ignore[arg-type]
-    )
+def _toy(about: str, builder: Callable[..., nn.Module]) -> Entry:
+    return Entry(builder, about, image_size=28, in_channels=1, classes=10, has_stems=False)
 
 
 REGISTRY: dict[str, Entry] = {
@@ -45,7 +43,8 @@ REGISTRY: dict[str, Entry] = {
     "ftbnn18": Entry(partial(FTBNN, layers=18), "baseline: ReLU at stage ends, FPReLU elsewhere"),
     "ftbnn34": Entry(partial(FTBNN, layers=34), "the baseline with ResNet-34's blocks"),
     "ftbnn18-none": Entry(
-        partial(FTBNN, act="none", stage_end_act="none"), "ablation: no non-linear modules, scale left to BatchNorm"
+        partial(FTBNN, act="none", stage_end_act="none"),
+        "ablation: no non-linear modules, scale left to BatchNorm",
     ),
     "ftbnn18-prelu": Entry(partial(FTBNN, act="prelu", stage_end_act="prelu"), "ablation: all PReLU"),
     "ftbnn18-fprelu": Entry(partial(FTBNN, act="fprelu", stage_end_act="fprelu"), "ablation: all FPReLU"),
@@ -79,10 +78,10 @@ REGISTRY: dict[str, Entry] = {
     "ftbnn-d44-g5-135m": _derived(44, 5, 77),
     "ftbnn-d44-g8-135m": _derived(44, 8, 94),
     # The toy networks of figure 2.
-    "toy-linear": _toy("figure 2: real convolutions, no non-linearity", act="none", real=True),
-    "toy-binary": _toy("figure 2: binary convolutions, no non-linearity", act="none"),
-    "toy-prelu": _toy("figure 2: binary convolutions, PReLU", act="prelu"),
-    "toy-relu": _toy("figure 2: binary convolutions, ReLU", act="relu"),
+    "toy-linear": _toy("figure 2: real convolutions, no non-linearity", partial(ToyNet, act="none", real=True)),
+    "toy-binary": _toy("figure 2: binary convolutions, no non-linearity", partial(ToyNet, act="none")),
+    "toy-prelu": _toy("figure 2: binary convolutions, PReLU", partial(ToyNet, act="prelu")),
+    "toy-relu": _toy("figure 2: binary convolutions, ReLU", partial(ToyNet, act="relu")),
 }
 
 _BY_PARAMETERS = re.compile(r"ftbnn-d(\d+)-g(\d+)-v(\d+)")

@@ -52,9 +52,7 @@ class ResNet(nn.Module):
         if stem not in ("imagenet", "small"):
             raise unknown("stem", stem, ("imagenet", "small"))
         if min(width, classes, in_channels) < 1:
-            raise UserError(
-                f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more"
-            )
+            raise UserError(f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more")
         wide = stem == "imagenet"
         kernel, stride = (7, 2) if wide else (3, 1)
         self.conv1 = nn.Conv2d(in_channels, width, kernel, stride, kernel // 2, bias=False)
@@ -77,7 +75,7 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = layer(x)
+        for layer in ("layer1", "layer2", "layer3", "layer4"):
+            x = self.get_submodule(layer)(x)
         logits: Tensor = self.fc(self.avgpool(x).flatten(1))
         return logits

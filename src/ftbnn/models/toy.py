@@ -24,12 +24,8 @@ class ToyNet(nn.Module):
     ) -> None:
         super().__init__()
         if min(width, classes, in_channels) < 1:
-            raise UserError(
-                f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more"
-            )
-        self.stem = nn.Sequential(
-            nn.Conv2d(in_channels, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width)
-        )
+            raise UserError(f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more")
+        self.stem = nn.Sequential(nn.Conv2d(in_channels, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width))
         self.block1 = BasicBlock(width, act=act, follows_relu=False)
         self.block2 = BasicBlock(width, act=act, follows_relu=act == "relu")
         self.pool = nn.AdaptiveAvgPool2d(7)

@@ -1,7 +1,7 @@
 """BConv: a convolution with weights in {-1, +1}, no bias and no scaling factor.
 
-    forward    conv(x, sign(w)), true zero padding: a padded tap contributes 0
-    backward   dL/dw passes where |w| <= bound, else 0
+forward    conv(x, sign(w)), true zero padding: a padded tap contributes 0
+backward   dL/dw passes where |w| <= bound, else 0
 """
 
 import math
@@ -81,27 +81,30 @@ class BConv(nn.Module):
         self.out_channels = out_channels
         self.kernel_size = _pair(kernel_size)
         self.stride = _pair(stride)
-        self.padding = (
-            (self.kernel_size[0] // 2, self.kernel_size[1] // 2) if padding is None else _pair(padding)
-        )
+        self.padding = (self.kernel_size[0] // 2, self.kernel_size[1] // 2) if padding is None else _pair(padding)
         self.groups = groups
         self.bound = bound
         self.mode: WeightMode = mode
         self.parts = split_groups(in_channels, out_channels, groups)
-        self.tail: nn.Parameter | None
-        self.register_parameter("tail", None)
         for part in self.parts:
             inputs = (part.inputs.stop - part.inputs.start) // part.groups
             outputs = part.outputs.stop - part.outputs.start
             setattr(self, part.weight, nn.Parameter(torch.empty(outputs, inputs, *self.kernel_size)))
+        if len(self.parts) == 1:
+            self.register_parameter("tail", None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         taps = math.prod(self.kernel_size)
         for part in self.parts:
-            weight = self.get_parameter(part.weight)
+            weight = self.proxies(part)
             fan_in, fan_out = weight.shape[1] * taps, self.out_channels * taps
             nn.init.normal_(weight, std=INIT_GAIN * math.sqrt(2.0 / (fan_in + fan_out)))
+
+    def proxies(self, part: Part) -> Tensor:
+        """The real-valued weights of one part (not `get_parameter`: torch.func puts plain tensors in their place)."""
+        weight: Tensor = getattr(self, part.weight)
+        return weight
 
     def effective_weight(self, weight: Tensor) -> Tensor:
         """What the convolution multiplies with: the signs of the proxies, or in real mode the proxies."""
@@ -111,7 +114,7 @@ class BConv(nn.Module):
         outputs = [
             F.conv2d(
                 x if len(self.parts) == 1 else x[:, part.inputs],
-                self.effective_weight(self.get_parameter(part.weight)),
+                self.effective_weight(self.proxies(part)),
                 stride=self.stride,
                 padding=self.padding,
                 groups=part.groups,
@@ -122,7 +125,7 @@ class BConv(nn.Module):
 
     def dense_weight(self) -> Tensor:
         """The effective weight as one (out, in, kh, kw) tensor, zero outside the groups' blocks."""
-        weights = [self.effective_weight(self.get_parameter(part.weight)) for part in self.parts]
+        weights = [self.effective_weight(self.proxies(part)) for part in self.parts]
         dense = weights[0].new_zeros(self.out_channels, self.in_channels, *self.kernel_size)
         for part, weight in zip(self.parts, weights, strict=True):
             outputs, inputs = weight.shape[0] // part.groups, weight.shape[1]

@@ -52,9 +52,7 @@ class BasicBlock(nn.Module):
 class ProjectionReduction(nn.Module):
     """The baseline's reduction c -> 2c: a stride 2 BConv beside average pool -> real 1x1 conv -> BatchNorm."""
 
-    def __init__(
-        self, in_channels: int, *, act: ActName, follows_relu: bool, conv: type[BConv] = BConv
-    ) -> None:
+    def __init__(self, in_channels: int, *, act: ActName, follows_relu: bool, conv: type[BConv] = BConv) -> None:
         super().__init__()
         out_channels = 2 * in_channels
         self.sign = Sign(zero_one=follows_relu)

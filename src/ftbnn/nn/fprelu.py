@@ -1,6 +1,6 @@
 """FPReLU: a ReLU whose two slopes are both learned, per channel.
 
-    forward    y = right * x where x > 0, else left * x      (both slopes start at 1: the identity)
+forward    y = right * x where x > 0, else left * x      (both slopes start at 1: the identity)
 """
 
 from typing import Any

@@ -18,8 +18,8 @@ DEFAULT_BOUND = 1.2
 
 
 def _code(x: Tensor, low: float) -> Tensor:
-    one = torch.ones((), dtype=x.dtype, device=x.device)
-    return torch.where(x > 0, one, torch.full_like(one, low))
+    one, other = (torch.full((), value, dtype=x.dtype, device=x.device) for value in (1.0, low))
+    return torch.where(x > 0, one, other)
 
 
 class _StraightThroughSign(torch.autograd.Function):
@@ -55,9 +55,7 @@ class Sign(nn.Module):
     `mode` replaces the function for multi-step training: `tanh` (its step 0) or `identity` (a real-valued network).
     """
 
-    def __init__(
-        self, *, zero_one: bool = False, bound: float = DEFAULT_BOUND, mode: ActivationMode = "sign"
-    ) -> None:
+    def __init__(self, *, zero_one: bool = False, bound: float = DEFAULT_BOUND, mode: ActivationMode = "sign") -> None:
         super().__init__()
         if not bound > 0:
             raise UserError(f"the bound of Sign must be positive, not {bound}")

@@ -1,0 +1,28 @@
+"""What a network costs: FLOPs, BOPs, parameters and bytes, counted from the module itself."""
+
+from ftbnn.budget.count import (
+    CONVENTIONS,
+    PAPER,
+    Budget,
+    Convention,
+    ImageTooSmall,
+    LayerCount,
+    UncountedWarning,
+    convention,
+    count,
+)
+from ftbnn.budget.design import Design, widest
+
+__all__ = [
+    "CONVENTIONS",
+    "PAPER",
+    "Budget",
+    "Convention",
+    "Design",
+    "ImageTooSmall",
+    "LayerCount",
+    "UncountedWarning",
+    "convention",
+    "count",
+    "widest",
+]

@@ -1,0 +1,57 @@
+"""`ftbnn VERB ...`: the list of verbs and the one place where a user's mistake becomes one line and exit code 2."""
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ftbnn.cli import budget, design, info, models
+from ftbnn.errors import UserError
+
+VERBS = {"info": info, "models": models, "budget": budget, "design": design}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is one line too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` shows what it takes)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    main = _Parser(prog="ftbnn", description="1-bit convolutional networks: count, design, train, deploy.")
+    verbs = main.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, verb in VERBS.items():
+        line = (verb.__doc__ or "").splitlines()[0].partition(": ")[2]
+        sub = verbs.add_parser(name, help=line, description=line)
+        verb.add_arguments(sub)
+        sub.add_argument("--json", action="store_true", help="print JSON on standard output")
+    return main
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"ftbnn: warning: {message}", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    args = parser().parse_args(argv)
+    warnings.showwarning = _show_warning
+    try:
+        VERBS[args.verb].run(args)
+        sys.stdout.flush()
+    except UserError as error:
+        print(f"ftbnn {args.verb}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `ftbnn models | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print(f"ftbnn {args.verb}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def entry() -> NoReturn:
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""A user's own network by name: `FILE.py:FACTORY` or `package.module:FACTORY`.
+
+The factory is a class or function that returns an nn.Module; of our settings it is given those it has a parameter for.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from torch import nn
+
+from ftbnn.errors import UserError, unknown
+
+
+def is_own(name: str) -> bool:
+    return ":" in name or name.endswith(".py")
+
+
+def _import_source(source: str) -> ModuleType:
+    try:
+        if not source.endswith(".py"):
+            return importlib.import_module(source)
+        path = Path(source)
+        path.read_bytes()
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(path.stem, module)
+        spec.loader.exec_module(module)
+    except OSError as error:
+        raise UserError(f"cannot read {source}: {error.strerror or error}") from error
+    except Exception as error:
+        raise UserError(f"cannot import {source}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def load_own(name: str, **settings: object) -> nn.Module:
+    """Imports the file or module and calls the factory. None among the settings means: leave it to the factory."""
+    source, _, factory_name = name.partition(":")
+    if not factory_name:
+        raise UserError(f"say which class or function of {source} makes the network: {source}:FACTORY")
+    module = _import_source(source)
+    if not hasattr(module, factory_name):
+        names = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise unknown(f"factory in {source}", factory_name, names or ["(none found)"])
+    factory = getattr(module, factory_name)
+    parameters = inspect.signature(factory).parameters
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key in given:
+        if key not in parameters:
+            raise UserError(f"{name} has no parameter {key!r}; it takes {', '.join(parameters) or 'none'}")
+    try:
+        network = factory(**given)
+    except Exception as error:
+        raise UserError(f"{name} could not be built: {type(error).__name__}: {error}") from error
+    if not isinstance(network, nn.Module):
+        raise UserError(f"{name} returned {type(network).__name__}, not an nn.Module")
+    return network

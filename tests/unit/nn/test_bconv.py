@@ -1,0 +1,106 @@
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from ftbnn.errors import UserError
+from ftbnn.nn import BConv, ScaledBConv
+
+
+def test_weights_are_plus_or_minus_one_and_zero_is_minus_one():
+    conv = BConv(1, 1, kernel_size=(1, 3), padding=0)
+    conv.weight.data = torch.tensor([[[[0.3, 0.0, -2.0]]]])
+    assert conv.dense_weight().flatten().tolist() == [1, -1, -1]
+    assert conv(torch.tensor([[[[1.0, 10.0, 100.0]]]])).item() == 1 - 10 - 100
+
+
+def test_padding_contributes_zero():
+    conv = BConv(1, 1)
+    conv.weight.data.fill_(1.0)
+    assert conv(torch.ones(1, 1, 3, 3))[0, 0].tolist() == [[4, 6, 4], [6, 9, 6], [4, 6, 4]]
+
+
+def test_weight_gradient_passes_at_and_inside_the_bound_only():
+    conv = BConv(1, 6, kernel_size=1)
+    conv.weight.data = torch.tensor([-1.3, -1.2, 0.0, 1.2, 1.3, 0.5]).reshape(6, 1, 1, 1)
+    x = torch.full((1, 1, 2, 2), 3.0)
+    conv(x).sum().backward()
+    assert conv.weight.grad.flatten().tolist() == [0, 12, 12, 12, 0, 12]
+
+
+def test_input_gradient_is_that_of_a_convolution_with_the_signs():
+    conv = BConv(4, 6, stride=2, groups=2).double()
+    x = torch.randn(2, 4, 5, 7, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(conv, (x,))
+
+
+def test_real_mode_convolves_with_the_proxies():
+    conv = BConv(4, 6, groups=2, mode="real").double()
+    x = torch.randn(2, 4, 5, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.equal(conv(x), F.conv2d(x, conv.weight, padding=1, groups=2))
+    assert torch.autograd.gradcheck(lambda w: F.conv2d(x, conv.effective_weight(w), groups=2), (conv.weight,))
+
+
+def test_initialisation_is_xavier_normal_with_gain_two():
+    conv = BConv(128, 256)
+    expected = 2 * math.sqrt(2 / (9 * (128 + 256)))
+    assert conv.weight.std().item() == pytest.approx(expected, rel=0.02)
+    assert abs(conv.weight.mean().item()) < 0.02 * expected
+
+
+@pytest.mark.parametrize("groups", [0, -1, 5])
+def test_groups_must_fit_the_channels(groups):
+    with pytest.raises(UserError, match="groups"):
+        BConv(4, 8, groups=groups)
+
+
+def test_uneven_groups_keep_no_spare_weights():
+    conv = BConv(10, 11, groups=3)  # groups of 3, 3, 4 in and 3, 3, 5 out
+    assert sum(p.numel() for p in conv.parameters()) == 9 * (3 * 3 + 3 * 3 + 4 * 5)
+    assert list(conv.state_dict()) == ["weight", "tail"]
+    assert list(BConv(9, 9, groups=3).state_dict()) == ["weight"]
+
+
+@pytest.mark.parametrize("conv_type", [BConv, ScaledBConv])
+def test_deepcopy_pickle_and_state_dict(conv_type):
+    conv = conv_type(10, 11, groups=3)
+    x = torch.randn(1, 10, 4, 4)
+    restored = conv_type(10, 11, groups=3)
+    restored.load_state_dict(conv.state_dict())
+    for twin in (copy.deepcopy(conv), pickle.loads(pickle.dumps(conv)), restored):
+        assert torch.equal(twin(x), conv(x))
+
+
+def test_scaled_convolution_multiplies_each_output_channel():
+    scaled, plain = ScaledBConv(4, 6), BConv(4, 6)
+    plain.load_state_dict(scaled.state_dict())
+    x = torch.randn(2, 4, 5, 5).sign()
+    scale = scaled.weight.abs().mean(dim=(1, 2, 3)).view(-1, 1, 1)
+    torch.testing.assert_close(scaled(x), plain(x) * scale)
+
+
+def test_scale_is_a_constant_to_the_gradient():
+    conv = ScaledBConv(1, 1, kernel_size=1)
+    conv.weight.data.fill_(0.5)
+    conv(torch.full((1, 1, 1, 1), 3.0)).backward()
+    assert conv.weight.grad.item() == 3.0 * 0.5
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_runs_under_autocast_compile_and_channels_last(groups):
+    conv = BConv(8, 8, groups=groups)
+    x = torch.randn(2, 8, 6, 6).sign().requires_grad_()
+    expected = conv(x)
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), expected)
+    last = conv(x.to(memory_format=torch.channels_last))
+    torch.testing.assert_close(last, expected)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = conv(x)
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), expected)  # up to 256 an integer is exact in bf16
+    half.float().sum().backward()
+    assert conv.weight.grad.dtype == torch.float32
