@@ -1,4 +1,4 @@
-"""Mistakes of the user: one line that says what was wrong, where, and what to do."""
+"""Ends that are not crashes: a user's mistake, said in one line with what to do, and a run that was asked to stop."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -6,6 +6,14 @@ from difflib import get_close_matches
 
 class UserError(ValueError):
     """A mistake the user can mend. The command line prints its text as one line and exits with 2."""
+
+
+class Stopped(Exception):
+    """A run was asked to stop by a signal and has been saved; its text says where it stands."""
+
+    def __init__(self, number: int, where: str) -> None:
+        super().__init__(where)
+        self.signal = number
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> UserError:

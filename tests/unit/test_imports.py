@@ -12,8 +12,10 @@ MAY_IMPORT = {
     "nn": set(),
     "models": {"nn"},
     "budget": {"nn"},
-    "experiments": {"models", "budget", "nn"},
-    "cli": {"experiments", "models", "budget", "nn", "_native"},
+    "data": set(),
+    "training": {"data", "models", "nn", "budget"},
+    "experiments": {"training", "data", "models", "budget", "nn"},
+    "cli": {"experiments", "training", "data", "models", "budget", "nn", "_native"},
 }
 EVERYONE = {"errors"}
 SOURCES = sorted(ROOT.rglob("*.py"))
@@ -46,7 +48,7 @@ def test_imports_point_the_right_way(path):
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] in ("cli", "errors.py")])
 def test_the_command_line_loads_no_torch_before_a_verb_needs_it(path):
-    heavy = {"torch", "numpy", "PIL", "matplotlib", "ftbnn.nn", "ftbnn.models", "ftbnn.budget", "ftbnn.experiments"}
+    heavy = {"torch", "numpy", "PIL", "matplotlib"} | {f"ftbnn.{package}" for package in MAY_IMPORT if package != "cli"}
     for module, at_import in imported(path):
         if at_import:
             assert module.split(".")[0] not in heavy, f"{path} imports {module} when it is imported"

@@ -7,10 +7,20 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ftbnn.cli import budget, design, info, models
-from ftbnn.errors import UserError
+from ftbnn.cli import budget, curves, data, design, info, models, train
+from ftbnn.cli import eval as evaluate
+from ftbnn.errors import Stopped, UserError
 
-VERBS = {"info": info, "models": models, "budget": budget, "design": design}
+VERBS = {
+    "info": info,
+    "models": models,
+    "budget": budget,
+    "design": design,
+    "data": data,
+    "train": train,
+    "eval": evaluate,
+    "curves": curves,
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"ftbnn {args.verb}: {error}", file=sys.stderr)
         return 2
+    except Stopped as stopped:
+        print(f"ftbnn {args.verb}: stopped at {stopped}; everything is saved, go on with --resume", file=sys.stderr)
+        return 128 + stopped.signal
     except BrokenPipeError:  # `ftbnn models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:

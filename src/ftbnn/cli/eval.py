@@ -1,0 +1,27 @@
+"""eval: accuracy of a trained network on a test set."""
+
+import argparse
+from pathlib import Path
+
+from ftbnn.cli.output import print_json, require_torch
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file")
+    parser.add_argument("--data", help="the data set (default: the one it was trained on)")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where its files are")
+    parser.add_argument("--workers", type=int, default=0, help="processes that decode image files")
+
+
+def run(args: argparse.Namespace) -> None:
+    require_torch("ftbnn eval")
+    from ftbnn.training.named import evaluate
+
+    scores = evaluate(args.checkpoint, args.data, args.data_dir, workers=args.workers)
+    if args.json:
+        print_json(scores)
+        return
+    print(
+        f"{scores['checkpoint']} on {scores['data']}, {scores['images']} images: top-1 {scores['val_top1']:.2f} %, "
+        f"top-5 {scores['val_top5']:.2f} %, loss {scores['val_loss']:.4f}"
+    )

@@ -1,0 +1,81 @@
+"""train: train a network with a recipe into a run directory."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from ftbnn.cli.output import print_json, require_torch
+from ftbnn.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="a name from `ftbnn models`, or FILE.py:FACTORY for a network of yours")
+    parser.add_argument("--data", default="digits", help="the data set (default: digits, which needs no files)")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where its files are")
+    parser.add_argument(
+        "--recipe", help="naive, multi-step, teacher or a sized one (default: naive, sized to the data)"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe; repeatable")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run directory (default: runs/MODEL-DATA)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument(
+        "--teacher", type=Path, metavar="RUN", help="a run, a checkpoint or a resnet18 .pth to distil from"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of initialisation, order and augmentation")
+    parser.add_argument(
+        "--width", type=int, help="channels of the first stage (default: the model's, small for digits)"
+    )
+    parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
+    parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
+    parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
+    parser.add_argument("--workers", type=int, default=0, help="processes that decode image files")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
+    parser.add_argument(
+        "--save-every", type=int, default=0, metavar="N", help="save every N steps, not only every epoch"
+    )
+    parser.add_argument("--log-every", type=int, default=50, metavar="N", help="a row of metrics every N steps")
+    parser.add_argument("--max-corrupt", type=float, default=0.01, help="share of corrupt images that ends the run")
+
+
+def run(args: argparse.Namespace) -> None:
+    require_torch("ftbnn train")
+    import torch
+
+    from ftbnn.training.named import plan, train
+    from ftbnn.training.recipe import parse_settings, show
+    from ftbnn.training.recipes import Steps
+
+    if args.threads is not None:
+        if args.threads < 1:
+            raise UserError(f"--threads must be 1 or more, not {args.threads}")
+        torch.set_num_threads(args.threads)
+    if args.log_every < 1:
+        raise UserError(f"--log-every must be 1 or more, not {args.log_every}")
+    job = plan(
+        args.model,
+        args.data,
+        data_dir=args.data_dir,
+        recipe=args.recipe,
+        settings=parse_settings(args.set),
+        out=args.out,
+        width=args.width,
+        stem=args.stem,
+        image_size=args.image_size,
+    )
+    for recipe in job.recipe.steps if isinstance(job.recipe, Steps) else (job.recipe,):
+        print(f"recipe {recipe.name}\n{show(recipe)}", file=sys.stderr)
+    row = train(
+        job,
+        teacher=args.teacher,
+        seed=args.seed,
+        resume=args.resume,
+        device=args.device,
+        workers=args.workers,
+        save_every=args.save_every,
+        log_every=args.log_every,
+        max_corrupt=args.max_corrupt,
+    )
+    if args.json:
+        print_json({"run": str(job.out), **row})
+        return
+    print(f"test top-1 {row['val_top1']:.2f} %, top-5 {row['val_top5']:.2f} %, run in {job.out}")

@@ -1,0 +1,64 @@
+"""Data sets by name: `load` gives their two splits, `download` brings the files."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftbnn.data.cifar import cifar10, cifar100
+from ftbnn.data.digits import digits
+from ftbnn.data.download import download
+from ftbnn.data.idx import fashion_mnist, mnist
+from ftbnn.data.imagefolder import imagefolder
+from ftbnn.data.source import ArraySplit, CorruptImage, Source, Spec
+from ftbnn.data.synthetic import synthetic
+from ftbnn.errors import UserError, unknown
+
+__all__ = ["SOURCES", "ArraySplit", "CorruptImage", "Entry", "Source", "Spec", "download", "load"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set: what loads it, what it is, whether it lies in a directory, and its one image size if it has one."""
+
+    loader: Callable[..., Source]
+    about: str
+    needs_dir: bool
+    image_size: int | None
+
+
+SOURCES: dict[str, Entry] = {
+    "digits": Entry(digits, "1797 handwritten digits, 8x8 grey, 10 classes; part of scikit-learn", False, 8),
+    "mnist": Entry(mnist, "70000 handwritten digits, 28x28 grey, 10 classes", True, 28),
+    "fashion-mnist": Entry(fashion_mnist, "70000 pieces of clothing, 28x28 grey, 10 classes", True, 28),
+    "cifar10": Entry(cifar10, "60000 photographs, 32x32 colour, 10 classes", True, 32),
+    "cifar100": Entry(cifar100, "60000 photographs, 32x32 colour, 100 classes", True, 32),
+    "imagefolder": Entry(imagefolder, "your own, or ImageNet: train/CLASS/* and val/CLASS/*", True, None),
+    "synthetic": Entry(synthetic, "made images for trials: 10 patterns under noise, 32x32 colour", False, None),
+}
+
+
+def load(name: str, data_dir: Path | None, *, image_size: int | None = None) -> Source:
+    """The data set of that name from its directory; only imagefolder and synthetic come in other image sizes."""
+    if name not in SOURCES:
+        raise unknown("data set", name, SOURCES, hint="`ftbnn data` lists all")
+    entry = SOURCES[name]
+    settings: dict[str, int] = {}
+    if image_size is not None:
+        if image_size < 1:
+            raise UserError(f"--image-size must be 1 or more, not {image_size}")
+        if entry.image_size is None:
+            settings["image_size"] = image_size
+        elif image_size != entry.image_size:
+            raise UserError(f"the images of {name} are {entry.image_size}x{entry.image_size}; leave --image-size out")
+    if not entry.needs_dir:
+        return entry.loader(**settings)
+    if data_dir is None:
+        how = (
+            "with train/CLASS/* and val/CLASS/*"
+            if name == "imagefolder"
+            else f"(`ftbnn data {name} --out DIR` fills it)"
+        )
+        raise UserError(f"{name} lies in a directory: give --data-dir DIR {how}")
+    if not data_dir.is_dir():
+        raise UserError(f"{name}: no directory {data_dir}; give --data-dir DIR")
+    return entry.loader(data_dir, **settings)

@@ -1,0 +1,178 @@
+"""Batches of an epoch, from any step on, the same whoever asks and however often.
+
+Everything random is a function of (seed, epoch, place), never of what was drawn before: the order of the epoch, the
+view of each image, the seeds a user's data set sees. So a resumed run needs no state from here but the step number,
+and the number of worker processes changes nothing.
+"""
+
+import hashlib
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, default_collate
+
+from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec
+from ftbnn.data.transforms import augment, normalise
+from ftbnn.errors import UserError
+
+
+class UserSplit(Protocol):
+    """A user's own data set: anything with a length and items (image tensor, label)."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+Split = ArraySplit | FileSplit | UserSplit
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One process's part of a step. `share` is its weight in the step's mean gradient, times the world size."""
+
+    images: Tensor
+    labels: Tensor
+    share: float = 1.0
+    corrupt: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def derive_seed(*parts: int) -> int:
+    """A 63-bit seed from numbers that name a place in the run."""
+    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def plan_steps(size: int, batch_size: int, world: int) -> list[tuple[int, int]]:
+    """Cuts `size` places into steps of `batch_size`, all of them, each once.
+
+    A remainder too small to give every process two images (BatchNorm needs two) joins the step before it.
+    """
+    edges = [*range(0, size, batch_size), size]
+    if len(edges) > 2 and edges[-1] - edges[-2] < 2 * world:
+        del edges[-2]
+    return list(itertools.pairwise(edges))
+
+
+class _Decoder:
+    """What a worker process runs for one place of the epoch: (index, seed) -> (image, label) or the corrupt path."""
+
+    def __init__(self, split: FileSplit | UserSplit, *, random_views: bool) -> None:
+        self.split = split
+        self.random_views = random_views
+
+    def __getitem__(self, place: tuple[int, int]) -> Any:
+        index, seed = place
+        if not isinstance(self.split, FileSplit):
+            return self._user_item(self.split, index, seed)
+        try:
+            return self.split.image(index, seed if self.random_views else None), self.split.label(index)
+        except CorruptImage as error:
+            return str(error)
+
+    @staticmethod
+    def _user_item(split: UserSplit, index: int, seed: int) -> Any:
+        """A user's transforms may draw from any of three generators: they see a seed of their own and leave no trace."""
+        outer = random.getstate(), np.random.get_state()  # noqa: NPY002
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            item = split[index]
+        random.setstate(outer[0])
+        np.random.set_state(outer[1])  # noqa: NPY002
+        return item
+
+
+def _collate(items: list[Any]) -> tuple[Any, tuple[str, ...]]:
+    good = [item for item in items if not isinstance(item, str)]
+    return default_collate(good) if good else None, tuple(item for item in items if isinstance(item, str))
+
+
+class Batches:
+    """The batches of a split. With `shuffle` each epoch has its own order and views; without, the plain order."""
+
+    def __init__(
+        self,
+        split: Split,
+        spec: Spec | None = None,
+        *,
+        batch_size: int,
+        shuffle: bool,
+        augmentation: str = "none",
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        workers: int = 0,
+    ) -> None:
+        if batch_size < world:
+            raise UserError(f"batch_size={batch_size} is less than the {world} processes; raise it")
+        self.split, self.spec = split, spec
+        self.shuffle, self.augmentation, self.seed = shuffle, augmentation, seed
+        self.rank, self.world, self.workers = rank, world, workers
+        self.steps = plan_steps(len(split), batch_size, world)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch from step `start` on."""
+        size = len(self.split)
+        order = torch.arange(size)
+        if self.shuffle:
+            order = torch.randperm(size, generator=self._generator(epoch))
+        if isinstance(self.split, ArraySplit):
+            return self._from_memory(self.split, epoch, start, order)
+        return self._from_files(self.split, epoch, start, order.tolist())
+
+    def _generator(self, *place: int) -> torch.Generator:
+        return torch.Generator().manual_seed(derive_seed(self.seed, *place))
+
+    def _share(self, step: int, own: int) -> float:
+        first, last = self.steps[step]
+        return own * self.world / (last - first)
+
+    def _from_memory(self, split: ArraySplit, epoch: int, start: int, order: Tensor) -> Iterator[Batch]:
+        assert self.spec is not None
+        for step in range(start, len(self.steps)):
+            first, last = self.steps[step]
+            own = order[first + self.rank : last : self.world]
+            images = split.images[own]
+            if self.shuffle:
+                images = augment(images, self.augmentation, self._generator(epoch, step, self.rank))
+            images = normalise(images, self.spec.mean, self.spec.std)
+            yield Batch(images, split.labels[own], self._share(step, len(own)))
+
+    def _from_files(
+        self, split: FileSplit | UserSplit, epoch: int, start: int, order: Sequence[int]
+    ) -> Iterator[Batch]:
+        places = [
+            [(order[k], derive_seed(self.seed, epoch, order[k])) for k in range(first + self.rank, last, self.world)]
+            for first, last in self.steps[start:]
+        ]
+        decoder = _Decoder(split, random_views=self.shuffle and self.augmentation != "none")
+        loader: DataLoader[Any] = DataLoader(
+            decoder,  # type: ignore[arg-type]
+            batch_sampler=places,
+            num_workers=self.workers,
+            collate_fn=_collate,
+            generator=torch.Generator(),  # the loader draws a base seed for its workers; the run's own must not move
+        )
+        for step, (batch, corrupt) in enumerate(loader, start=start):
+            share = self._share(step, len(places[step - start]))
+            if batch is None:
+                yield Batch(torch.empty(0), torch.empty(0, dtype=torch.int64), share, corrupt)
+                continue
+            images, labels = batch
+            if images.dtype == torch.uint8 and self.spec is not None:
+                images = normalise(images, self.spec.mean, self.spec.std)
+            yield Batch(images, torch.as_tensor(labels, dtype=torch.int64), share, corrupt)

@@ -1,0 +1,181 @@
+"""imagefolder: ImageNet's layout, DIR/train/CLASS/* and DIR/val/CLASS/*, decoded image by image."""
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from ftbnn.data.source import CorruptImage, Source, Spec
+from ftbnn.errors import UserError
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff")
+# By content, whatever the name says. Pillow's other readers stay shut: one of them starts Ghostscript.
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM", "TIFF", "GIF")
+VAL_FOLDERS = ("val", "validation", "test")
+SIZE = 224
+TEST_SIDE = 256  # of the shorter side, for SIZE; other sizes in proportion
+TRAIN_SIDES = (256, 480)  # He et al. 2015, section 3.4
+EXIF_ORIENTATION = 0x0112
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FolderSplit:
+    """Image files with labels. The names are one block of bytes: a million strings would be copied to every worker."""
+
+    root: str
+    names: bytes
+    ends: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def path(self, index: int) -> str:
+        start = self.ends[index - 1] if index else 0
+        return str(Path(self.root, os.fsdecode(self.names[start : self.ends[index]])))
+
+    def label(self, index: int) -> int:
+        return int(self.labels[index])
+
+    def image(self, index: int, seed: int | None) -> Tensor:
+        """uint8 (3, size, size): shorter side to `side`, crop, flip; only the crop is resampled."""
+        if seed is None:
+            side, across, down, flip = round(self.size * TEST_SIDE / SIZE), 0.5, 0.5, False
+        else:
+            draw = random.Random(seed)
+            side = draw.randint(*(round(self.size * bound / SIZE) for bound in TRAIN_SIDES))
+            across, down, flip = draw.random(), draw.random(), draw.random() < 0.5
+        image, orientation = decode(self.path(index), side=side)
+        box = crop_box(image.size, self.size / side, across=across, down=down)
+        view = image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=box).convert("RGB")
+        if orientation in TURNS:
+            view = view.transpose(TURNS[orientation])
+        if flip:
+            view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return torch.from_numpy(np.array(view)).permute(2, 0, 1).contiguous()
+
+
+def crop_box(size: tuple[int, int], part: float, *, across: float, down: float) -> tuple[float, float, float, float]:
+    """A square of `part` of the shorter side, in pixels of the image; `across` and `down`, 0 to 1, say where."""
+    width, height = size
+    edge = part * min(size)
+    left, top = across * (width - edge), down * (height - edge)
+    return left, top, min(left + edge, width), min(top + edge, height)
+
+
+def decode(path: str, *, side: int) -> tuple[Image.Image, int]:
+    """The pixels, grey or RGB, and the EXIF orientation that is still to be applied.
+
+    A JPEG that is at least four times too large is decoded at 1/2, 1/4 or 1/8, as long as its shorter side keeps
+    2 `side` pixels: the reduced DCT averages pixels that the resampling, with a filter over 2 or more of the
+    remaining ones, would have averaged anyway; what differs is above the frequencies the view can hold.
+    """
+    try:
+        with Image.open(path, formats=FORMATS) as file:
+            if 0 in file.size:
+                raise CorruptImage(f"{path}: no pixels")
+            scale = 2 * side / min(file.size)
+            file.draft(None, (ceil(scale * file.width), ceil(scale * file.height)))
+            file.load()
+            # Asked after loading, for Pillow turns a TIFF by itself and then forgets the tag.
+            return _eight_bit(file), _orientation(file)
+    except (CorruptImage, MemoryError):
+        raise
+    except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
+        raise CorruptImage(f"{path}: {_reason(error)}") from error
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(EXIF_ORIENTATION, 1))
+    except Exception:  # broken EXIF beside sound pixels is common in ImageNet: such an image stays as it is
+        return 1
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    if image.mode in ("L", "RGB"):
+        return image
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"pixels of mode {image.mode} have no known range")
+    return image.convert("RGB")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image that can be read"
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).splitlines()[0]
+
+
+def imagefolder(data_dir: Path, *, image_size: int = SIZE) -> Source:
+    """Classes are the sorted folder names of DIR/train."""
+    val_dir = next((data_dir / name for name in VAL_FOLDERS if (data_dir / name).is_dir()), None)
+    if not (data_dir / "train").is_dir() or val_dir is None:
+        missing = "train" if val_dir else "val (or validation, test)"
+        raise UserError(f"imagefolder: no folder {missing} in {data_dir}; wanted are train/CLASS/* and val/CLASS/*")
+    classes = _class_names(data_dir / "train")
+    if stray := sorted(set(_class_names(val_dir)) - set(classes)):
+        shown = ", ".join(stray[:5]) + (f" and {len(stray) - 5} more" if len(stray) > 5 else "")
+        raise UserError(f"imagefolder: {val_dir} has classes that {data_dir / 'train'} has not: {shown}")
+    spec = Spec(
+        name="imagefolder",
+        classes=len(classes),
+        channels=3,
+        image_size=image_size,
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+        class_names=classes,
+        augment="imagenet",
+    )
+    return Source(
+        spec,
+        train=_scan(data_dir / "train", classes, size=image_size),
+        val=_scan(val_dir, classes, size=image_size),
+    )
+
+
+def _visible(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (entry for entry in entries if not entry.name.startswith("."))
+    except OSError as error:
+        raise UserError(f"cannot read {folder}: {error.strerror}") from error
+
+
+def _class_names(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(entry.name for entry in _visible(folder) if entry.is_dir()))
+
+
+def _scan(folder: Path, classes: tuple[str, ...], *, size: int) -> FolderSplit:
+    names: list[bytes] = []
+    labels: list[int] = []
+    for label, name in enumerate(classes):
+        if not (folder / name).is_dir():
+            continue
+        files = sorted(e.name for e in _visible(folder / name) if e.name.lower().endswith(EXTENSIONS) and e.is_file())
+        names.extend(os.fsencode(f"{name}/{file}") for file in files)
+        labels.extend([label] * len(files))
+    if not names:
+        raise UserError(f"{folder}: no images in class folders ({' '.join(e[1:] for e in EXTENSIONS)})")
+    ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+    return FolderSplit(str(folder), b"".join(names), ends, np.array(labels, np.int64), size)

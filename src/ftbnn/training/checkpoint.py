@@ -1,0 +1,86 @@
+"""Checkpoints that are whole or not there, and that cannot run code when they are read."""
+
+import errno
+import io
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ftbnn.errors import UserError
+
+VERSION = 1
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes under another name, flushes to the disk, renames: a crash leaves the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(
+                f"the disk is full: {path} was not written ({len(data) / 1e6:.1f} MB needed); what was saved before is "
+                f"intact. Free some space and go on with --resume"
+            ) from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Writes tensors, numbers, texts, lists and dicts."""
+    buffer = io.BytesIO()
+    torch.save({"version": VERSION, **state}, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Reads what `save` wrote, as data only: a file that would run code is refused."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"no checkpoint at {path}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} is not a checkpoint that can be read safely: {reason[:160]}") from error
+    if not isinstance(state, dict) or "version" not in state:
+        raise UserError(f"{path} is not a checkpoint of ftbnn")
+    if state["version"] != VERSION:
+        raise UserError(f"{path} has checkpoint version {state['version']}; this ftbnn reads version {VERSION}")
+    return state
+
+
+def random_state() -> dict[str, Any]:
+    """The states of every generator a network or a user's code may draw from."""
+    version, words, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "python": [version, list(words), gauss],
+        "numpy": [name, torch.from_numpy(np.asarray(keys, dtype=np.int64)), position, has_gauss, cached],
+    }
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(state["cuda"])
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))  # noqa: NPY002

@@ -1,0 +1,51 @@
+"""Loss and accuracy of several runs over the epochs, as the paper's figure 1 draws them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ftbnn.errors import UserError
+from ftbnn.training.record import read
+from ftbnn.training.run import RunDir
+
+
+def load_curve(run: Path) -> list[dict[str, Any]]:
+    """The epoch rows of a run; of a multi-step run those of all its steps, one after the other."""
+    steps = sorted(run.glob("step*/metrics.jsonl"))
+    files = steps or [RunDir(run).metrics]
+    rows = [row for file in files for row in read(file) if row["kind"] == "epoch"]
+    if not rows:
+        raise UserError(f"{run} has no finished epoch yet")
+    return rows
+
+
+def plot(runs: Sequence[Path], out: Path) -> None:
+    """Draws training loss (dashed, left axis) and test top-1 (solid, right axis) of each run."""
+    curves = {run: load_curve(run) for run in runs}
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise UserError("drawing needs matplotlib: pip install 'ftbnn[train]'") from error
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, losses = plt.subplots(figsize=(8, 5), layout="constrained")
+    accuracies = losses.twinx()
+    for index, (run, rows) in enumerate(curves.items()):
+        epochs, color = range(1, len(rows) + 1), f"C{index}"
+        best = max(row["val_top1"] for row in rows)
+        losses.plot(epochs, [row["train_loss"] for row in rows], "--", color=color)
+        label = f"{run.name or run}: best {best:.2f} %"
+        accuracies.plot(epochs, [row["val_top1"] for row in rows], color=color, label=label)
+    losses.set_xlabel("epoch")
+    losses.set_ylabel("training loss (dashed)")
+    losses.set_ylim(bottom=0)
+    accuracies.set_ylabel("test top-1 in % (solid)")
+    accuracies.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False)
+    try:
+        figure.savefig(out, dpi=150)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write the picture to {out}: {error}") from error
+    finally:
+        plt.close(figure)

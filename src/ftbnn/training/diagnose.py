@@ -1,0 +1,58 @@
+"""Why a loss is no longer a number: the first layer where it went wrong, and what to try."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ftbnn.errors import UserError
+from ftbnn.nn import BConv
+
+
+class Diverged(UserError):
+    """The loss is not finite or has exploded."""
+
+
+def first_bad_layer(network: nn.Module, images: Tensor) -> str:
+    """Runs the network once more and names the first layer whose parameters or output are not finite."""
+    for name, parameter in network.named_parameters():
+        if not torch.isfinite(parameter).all():
+            return f"parameter {name} is not finite"
+    if not torch.isfinite(images).all():
+        return "the input images are not finite"
+    found: list[str] = []
+    handles = []
+    for name, module in network.named_modules():
+        if next(module.children(), None) is None:
+
+            def check(_: nn.Module, __: Any, output: Any, name: str = name) -> None:
+                if isinstance(output, Tensor) and not found and not torch.isfinite(output).all():
+                    found.append(name)
+
+            handles.append(module.register_forward_hook(check))
+    try:
+        with torch.no_grad():
+            network(images)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return f"layer {found[0]} was the first to go non-finite" if found else "every layer's output is still finite"
+
+
+def explain(network: nn.Module, images: Tensor, loss: float, *, lr: float, epoch: int, step: int) -> Diverged:
+    """The error for a lost run."""
+    relus = sum(isinstance(m, nn.ReLU) for m in network.modules())
+    binary = sum(isinstance(m, BConv) for m in network.modules())
+    all_relu = binary > 0 and relus >= binary
+    advice = (
+        "binary networks with ReLU after every block diverge at larger rates: all-ReLU needs lr 0.00015"
+        if all_relu
+        else f"try a lower rate (--set lr={lr / 3:.2g}), --set clip_norm=1 or --set warmup_epochs=1"
+    )
+    was_training = network.training
+    where = first_bad_layer(network, images)
+    network.train(was_training)
+    return Diverged(
+        f"the loss is {loss:g} at epoch {epoch}, step {step} (lr {lr:.3g}); {where}. "
+        f"The last good checkpoint is kept; {advice}"
+    )

@@ -1,0 +1,81 @@
+"""Many processes, or one: who we are, sums over all, and what only the first may do."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+TIMEOUT = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of this run. `restarts` is how often torchrun has started them again."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    restarts: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def device(self, wanted: str) -> torch.device:
+        if wanted == "auto":
+            wanted = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(wanted, self.local_rank) if wanted == "cuda" else torch.device(wanted)
+
+    def sum(self, values: Sequence[float], device: torch.device) -> list[float]:
+        """The element-wise sum over all processes, in double precision where the device has it."""
+        if self.size == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64, device=device)
+        dist.all_reduce(total)
+        return total.tolist()
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value, in the order of ranks."""
+        values: list[Any] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(values, value)
+        return values
+
+    def share_buffers(self, network: nn.Module) -> None:
+        """Gives all processes the first one's BatchNorm statistics: one network, one answer."""
+        if self.size > 1:
+            for buffer in network.buffers():
+                dist.broadcast(buffer, 0)
+
+    def barrier(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def world(device: str) -> Iterator[World]:
+    """The world torchrun describes in the environment; without torchrun a world of one."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World()
+        return
+    here = World(
+        rank=int(os.environ["RANK"]),
+        size=size,
+        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+        restarts=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+    )
+    on_gpu = here.device(device).type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(here.local_rank)
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT)
+    try:
+        yield here
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,107 @@
+"""What a run leaves to look at: metrics.jsonl, TensorBoard events, and statistics of the binary layers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ftbnn.errors import UserError
+from ftbnn.nn import BConv, FPReLU
+
+
+class Recorder:
+    """Appends rows to metrics.jsonl and TensorBoard. Rows after `step` (a resumed run makes them again) are dropped."""
+
+    def __init__(self, folder: Path, *, after_step: int = 0) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.path = folder / "metrics.jsonl"
+        rows = (
+            [row for row in read(self.path) if row["step"] <= after_step] if after_step and self.path.exists() else []
+        )
+        self.path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=after_step + 1 if after_step else None)
+
+    def write(self, row: dict[str, Any]) -> None:
+        try:
+            with self.path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self.path}: {error.strerror or error}; go on later with --resume"
+            ) from error
+        for key, value in _flat(row):
+            self.board.add_scalar(f"{row['kind']}/{key}", value, row["step"])
+
+    def close(self) -> None:
+        self.board.close()
+
+
+def _flat(row: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
+    pairs = []
+    for key, value in row.items():
+        if isinstance(value, dict):
+            pairs += _flat(value, f"{prefix}{key}/")
+        elif isinstance(value, int | float) and key not in ("step", "epoch"):
+            pairs.append((prefix + key, float(value)))
+    return pairs
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics.jsonl. A last line that a crash cut off is left out."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise UserError(f"{path}, line {number} is not JSON") from None
+    return rows
+
+
+class Flips:
+    """The share of binary weights whose sign changed since the last look, per layer."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.layers = {name: m for name, m in network.named_modules() if isinstance(m, BConv) and m.mode == "binary"}
+        self.signs = {name: self._signs(layer) for name, layer in self.layers.items()}
+
+    @staticmethod
+    def _signs(layer: BConv) -> Tensor:
+        return torch.cat([layer.proxies(part).detach().flatten() > 0 for part in layer.parts]).cpu()
+
+    def ratios(self) -> dict[str, float]:
+        """Looks, compares and remembers."""
+        now = {name: self._signs(layer) for name, layer in self.layers.items()}
+        ratios = {name: (signs != self.signs[name]).float().mean().item() for name, signs in now.items()}
+        self.signs = now
+        return ratios
+
+    def state(self) -> dict[str, Tensor]:
+        """The remembered signs, one bit each."""
+        return {name: torch.from_numpy(np.packbits(signs.numpy())) for name, signs in self.signs.items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        for name, packed in state.items():
+            bits = np.unpackbits(packed.numpy(), count=len(self.signs[name]))
+            self.signs[name] = torch.from_numpy(bits.astype(bool))
+
+
+def slopes(network: nn.Module) -> dict[str, dict[str, float]]:
+    """Mean, least and greatest slope of every FPReLU, left and right."""
+    return {
+        name: {
+            f"{side}_{what}": getattr(slope, what)().item()
+            for side, slope in (("left", layer.left.detach()), ("right", layer.right.detach()))
+            for what in ("mean", "min", "max")
+        }
+        for name, layer in network.named_modules()
+        if isinstance(layer, FPReLU)
+    }
