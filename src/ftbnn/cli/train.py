@@ -13,25 +13,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", default="digits", help="the data set (default: digits, which needs no files)")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where its files are")
     parser.add_argument(
-        "--recipe", help="naive, multi-step, teacher or a sized one (default: naive, sized to the data)"
+        "--recipe", help="naive, multi-step, teacher or a sized one (default: naive in the data's size)"
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe; repeatable")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run directory (default: runs/MODEL-DATA)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
-    parser.add_argument(
-        "--teacher", type=Path, metavar="RUN", help="a run, a checkpoint or a resnet18 .pth to distil from"
-    )
+    parser.add_argument("--teacher", type=Path, metavar="RUN", help="run, checkpoint or resnet18 .pth to distil from")
     parser.add_argument("--seed", type=int, default=0, help="of initialisation, order and augmentation")
-    parser.add_argument(
-        "--width", type=int, help="channels of the first stage (default: the model's, small for digits)"
-    )
+    parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's; 16 for digits)")
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
     parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
     parser.add_argument("--workers", type=int, default=0, help="processes that decode image files")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     parser.add_argument(
-        "--save-every", type=int, default=0, metavar="N", help="save every N steps, not only every epoch"
+        "--save-every", type=int, default=0, metavar="N", help="save every N steps, not just every epoch"
     )
     parser.add_argument("--log-every", type=int, default=50, metavar="N", help="a row of metrics every N steps")
     parser.add_argument("--max-corrupt", type=float, default=0.01, help="share of corrupt images that ends the run")

@@ -81,7 +81,7 @@ class _Decoder:
 
     @staticmethod
     def _user_item(split: UserSplit, index: int, seed: int) -> Any:
-        """A user's transforms may draw from any of three generators: they see a seed of their own and leave no trace."""
+        """A user's transforms may draw from any of three generators: they get their own seed and leave no trace."""
         outer = random.getstate(), np.random.get_state()  # noqa: NPY002
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

@@ -78,15 +78,15 @@ def crop_box(size: tuple[int, int], part: float, *, across: float, down: float) 
     width, height = size
     edge = part * min(size)
     left, top = across * (width - edge), down * (height - edge)
-    return left, top, min(left + edge, width), min(top + edge, height)
+    return left, top, left + edge, top + edge
 
 
 def decode(path: str, *, side: int) -> tuple[Image.Image, int]:
     """The pixels, grey or RGB, and the EXIF orientation that is still to be applied.
 
     A JPEG that is at least four times too large is decoded at 1/2, 1/4 or 1/8, as long as its shorter side keeps
-    2 `side` pixels: the reduced DCT averages pixels that the resampling, with a filter over 2 or more of the
-    remaining ones, would have averaged anyway; what differs is above the frequencies the view can hold.
+    2 `side` pixels. That is exact enough: the reduced DCT averages neighbours that the resampling, whose filter still
+    spans 4 or more of the remaining pixels, would have averaged anyway, only with slightly other weights.
     """
     try:
         with Image.open(path, formats=FORMATS) as file:
@@ -95,7 +95,6 @@ def decode(path: str, *, side: int) -> tuple[Image.Image, int]:
             scale = 2 * side / min(file.size)
             file.draft(None, (ceil(scale * file.width), ceil(scale * file.height)))
             file.load()
-            # Asked after loading, for Pillow turns a TIFF by itself and then forgets the tag.
             return _eight_bit(file), _orientation(file)
     except (CorruptImage, MemoryError):
         raise
@@ -104,9 +103,11 @@ def decode(path: str, *, side: int) -> tuple[Image.Image, int]:
 
 
 def _orientation(image: Image.Image) -> int:
+    if image.format == "TIFF":  # Pillow has turned it already
+        return 1
     try:
         return int(image.getexif().get(EXIF_ORIENTATION, 1))
-    except Exception:  # broken EXIF beside sound pixels is common in ImageNet: such an image stays as it is
+    except Exception:  # broken EXIF beside sound pixels: the image stays as it is stored
         return 1
 
 

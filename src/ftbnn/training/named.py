@@ -79,7 +79,7 @@ def train(plan: Plan, *, teacher: Path | None = None, **options: Any) -> dict[st
 
 
 def load_teacher(path: Path, source: Source) -> nn.Module:
-    """A teacher from one of our runs or checkpoints, or from a state_dict file of torchvision's resnet18 or resnet34."""
+    """A teacher from one of our runs or checkpoints, or from a state_dict of torchvision's resnet18 or resnet34."""
     if not path.exists():
         raise UserError(f"no teacher at {path}: give a run directory, a checkpoint, or a resnet18 state_dict (.pth)")
     if path.is_dir():

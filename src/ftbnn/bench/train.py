@@ -1,0 +1,111 @@
+"""A training step in each formulation: timed interleaved, its memory measured in a process of its own."""
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ftbnn.bench.plain import plain
+from ftbnn.errors import UserError
+from ftbnn.models import build, find
+
+FORMULATIONS: dict[str, Callable[[nn.Module], nn.Module]] = {"plain": plain, "torch": lambda network: network}
+WARM_UP = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a step works on. Channels-last and Adam, as the recipes for a CPU have it, for every formulation alike."""
+
+    model: str
+    width: int | None
+    batch: int
+    image_size: int
+    classes: int
+    threads: int
+
+    def step(self, formulation: str) -> Callable[[], None]:
+        """A function that runs one training step; equal weights and data for every formulation."""
+        torch.manual_seed(0)
+        entry = find(self.model)
+        stem: Any = ("small" if self.image_size <= 64 else "imagenet") if entry.has_stems else None
+        network = FORMULATIONS[formulation](build(self.model, classes=self.classes, width=self.width, stem=stem))
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        images = torch.randn(self.batch, entry.in_channels, self.image_size, self.image_size)
+        images = images.to(memory_format=torch.channels_last)
+        labels = torch.randint(0, self.classes, (self.batch,))
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+
+        def run() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            nn.functional.cross_entropy(network(images), labels).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+        return run
+
+
+def _status_mb(field: str) -> float:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def _measure_peak(case: Case, formulation: str, answer: Any) -> None:
+    torch.set_num_threads(case.threads)
+    torch.randn(64, 64).mm(torch.randn(64, 64))
+    before = _status_mb("VmRSS")
+    step = case.step(formulation)
+    for _ in range(WARM_UP + 1):
+        step()
+    answer.put(_status_mb("VmHWM") - before)
+
+
+def peak_mb(case: Case, formulation: str) -> float:
+    """Memory that the network, its optimizer and three steps take on top of PyTorch itself, in a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    answer = context.Queue()
+    child = context.Process(target=_measure_peak, args=(case, formulation, answer))
+    child.start()
+    child.join()
+    if child.exitcode != 0:
+        raise UserError(f"the {formulation} formulation ended with code {child.exitcode}; is there memory for it?")
+    return float(answer.get())
+
+
+def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
+    """A row per formulation. The rounds are interleaved, so that a slow moment of the machine meets all alike."""
+    if min(case.batch, case.image_size, case.classes, case.threads, rounds) < 1:
+        raise UserError("batch, image size, classes, threads and rounds must be 1 or more")
+    torch.set_num_threads(case.threads)
+    steps = {name: case.step(name) for name in FORMULATIONS}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(WARM_UP + rounds):
+        for name, step in steps.items():
+            started = time.perf_counter()
+            step()
+            if turn >= WARM_UP:
+                times[name].append(time.perf_counter() - started)
+    del steps
+    base = statistics.median(times["plain"])
+    return [
+        {
+            "formulation": name,
+            "isa": torch.backends.cpu.get_cpu_capability().lower(),
+            "model": case.model,
+            "width": case.width,
+            "batch": case.batch,
+            "image_size": case.image_size,
+            "threads": case.threads,
+            "median_ms": 1e3 * statistics.median(taken),
+            "min_ms": 1e3 * min(taken),
+            "images_per_s": case.batch / statistics.median(taken),
+            "speedup": base / statistics.median(taken),
+            "peak_mb": peak_mb(case, name),
+        }
+        for name, taken in times.items()
+    ]

@@ -1,0 +1,43 @@
+"""bench: measure speed and memory, side by side in one run."""
+
+import argparse
+import os
+
+from ftbnn.cli.output import print_json, require_torch, table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("train",), help="train: a training step in each formulation")
+    parser.add_argument("model", help="a name from `ftbnn models`")
+    parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's)")
+    parser.add_argument("--batch", type=int, default=128, help="images per step")
+    parser.add_argument("--image-size", type=int, default=32, help="side of the square input, in pixels")
+    parser.add_argument("--classes", type=int, default=10, help="number of classes")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of PyTorch")
+    parser.add_argument("--rounds", type=int, default=10, help="timed steps per formulation")
+
+
+def run(args: argparse.Namespace) -> None:
+    require_torch("ftbnn bench train")
+    from ftbnn.bench.train import Case, measure
+
+    case = Case(args.model, args.width, args.batch, args.image_size, args.classes, args.threads)
+    rows = measure(case, rounds=args.rounds)
+    if args.json:
+        print_json(rows)
+        return
+    header = ["formulation", "isa", "images/s", "median ms", "min ms", "x plain", "peak MB"]
+    cells = [
+        [
+            row["formulation"],
+            row["isa"],
+            f"{row['images_per_s']:.1f}",
+            f"{row['median_ms']:.1f}",
+            f"{row['min_ms']:.1f}",
+            f"{row['speedup']:.2f}",
+            f"{row['peak_mb']:.0f}",
+        ]
+        for row in rows
+    ]
+    print(f"{args.model}, batch {args.batch}, {args.image_size}x{args.image_size}, {args.threads} threads")
+    print(table(header, cells))

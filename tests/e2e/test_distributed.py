@@ -1,0 +1,65 @@
+"""Two gloo processes under torchrun: one network, each image once, and a death that is survived."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from ftbnn.training.record import read
+
+PROBE = Path(__file__).parent / "probe_ddp.py"
+
+
+def launch(out, die_at, restarts):
+    out.mkdir()
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.run(
+        [*torchrun, "--max-restarts", str(restarts), str(PROBE), str(out), str(die_at)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    out = tmp_path_factory.mktemp("ddp") / "undisturbed"
+    result = launch(out, die_at=-1, restarts=0)
+    assert result.returncode == 0, result.stderr
+    return out
+
+
+def parameters(out, rank):
+    state = torch.load(out / f"weights{rank}.pt", weights_only=True)
+    return {name: tensor for name, tensor in state.items() if "running" not in name and "tracked" not in name}
+
+
+def test_all_processes_keep_the_same_parameters(undisturbed):
+    first, second = parameters(undisturbed, 0), parameters(undisturbed, 1)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_each_image_is_seen_once_per_epoch(undisturbed):
+    seen = Counter(line for rank in (0, 1) for line in (undisturbed / f"seen{rank}.0").read_text().split())
+    assert seen == Counter({str(k): 2 for k in range(61)})
+
+
+def test_metrics_are_of_all_processes_and_written_once(undisturbed):
+    rows = [row for row in read(undisturbed / "run" / "metrics.jsonl") if row["kind"] == "epoch"]
+    assert [row["epoch"] for row in rows] == [0, 1]
+    assert all((row["val_top1"] / 100 * 7) % 1 == pytest.approx(0, abs=1e-6) for row in rows)
+
+
+def test_the_death_of_a_worker_is_survived_and_changes_nothing(undisturbed, tmp_path):
+    out = tmp_path / "disturbed"
+    result = launch(out, die_at=40, restarts=2)
+    assert result.returncode == 0, result.stderr
+    assert (out / "died").exists()
+    ours, theirs = parameters(out, 0), parameters(undisturbed, 0)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)

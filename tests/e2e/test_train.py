@@ -1,0 +1,319 @@
+"""Training as a user runs it: processes, signals, directories."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from PIL import Image
+
+from ftbnn.cli.main import main
+from ftbnn.training.checkpoint import load
+from ftbnn.training.record import read
+
+# A few seconds of training on the embedded digits: 24 steps an epoch.
+SMALL = ["train", "ftbnn18", "--data", "digits", "--width", "4", "--threads", "1"]
+ENV = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def command(*argv):
+    return [sys.executable, "-m", "ftbnn", *map(str, argv)]
+
+
+def shell(*argv, **options):
+    return subprocess.run(command(*argv), env=ENV, capture_output=True, text=True, check=False, **options)
+
+
+def weights(run, name="last.pt"):
+    return load(run / name)["model"]
+
+
+def assert_same_bytes(a, b):
+    assert list(a) == list(b)
+    for name in a:
+        assert a[name].numpy().tobytes() == b[name].numpy().tobytes(), name
+
+
+def wait_for_step(run, step, process):
+    deadline = time.monotonic() + 60
+    path = run / "metrics.jsonl"
+    while time.monotonic() < deadline and process.poll() is None:
+        if path.exists() and (lines := path.read_text().splitlines()):
+            try:
+                if json.loads(lines[-1])["step"] >= step:
+                    return
+            except ValueError:
+                pass  # caught in the middle of a line
+        time.sleep(0.01)
+    raise AssertionError(f"the run never reached step {step}: {process.communicate()}")
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    """A run of three epochs that nobody disturbs."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    result = shell(*SMALL, "--set", "epochs=3", "--out", out, "--json")
+    assert result.returncode == 0, result.stderr
+    return out, json.loads(result.stdout)
+
+
+def test_a_run_leaves_everything(whole_run):
+    out, row = whole_run
+    names = {path.name for path in out.iterdir()}
+    assert names == {"run.json", "recipe.json", "metrics.jsonl", "tensorboard", "last.pt", "best.pt"}
+    run = json.loads((out / "run.json").read_text())
+    assert run["model"]["settings"]["stem"] == "small"
+    assert run["environment"]["versions"]["torch"] == torch.__version__
+    epochs = [r for r in read(out / "metrics.jsonl") if r["kind"] == "epoch"]
+    assert len(epochs) == 3
+    assert set(epochs[0]) >= {"train_loss", "val_top1", "val_top5", "lr", "images_per_s", "flips", "slopes"}
+    assert len(epochs[0]["flips"]) == 16
+    assert len(epochs[0]["slopes"]) == 12
+    assert 0 < epochs[0]["flips"]["stage1.0.conv"] < 1
+    assert row["val_top1"] == epochs[-1]["val_top1"]
+    assert epochs[-1]["train_loss"] < epochs[0]["train_loss"]
+
+
+def test_eval_gives_the_same_score(whole_run, capsys):
+    out, _ = whole_run
+    best = max(r["val_top1"] for r in read(out / "metrics.jsonl") if r["kind"] == "epoch")
+    assert main(["eval", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["val_top1"] == pytest.approx(best)
+    assert main(["eval", str(out / "last.pt")]) == 0
+    assert "top-1" in capsys.readouterr().out
+
+
+def test_curves(whole_run, tmp_path, capsys):
+    out, _ = whole_run
+    assert main(["curves", str(out), str(out), "--out", str(tmp_path / "c.png")]) == 0
+    assert (tmp_path / "c.png").stat().st_size > 5000
+    capsys.readouterr()
+
+
+def test_killed_at_three_random_steps_it_ends_with_the_same_bytes(whole_run, tmp_path):
+    reference, _ = whole_run
+    out = tmp_path / "run"
+    train = [*SMALL, "--set", "epochs=3", "--out", out, "--save-every", "5", "--log-every", "1"]
+    generator = random.Random(int(time.time()))
+    kills = sorted(generator.sample(range(3, 65), 3))
+    for number, step in enumerate(kills):
+        process = subprocess.Popen(
+            command(*train, *(["--resume"] if number else [])), env=ENV, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        wait_for_step(out, step, process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, f"it ended before step {step}"
+    result = shell(*train, "--resume")
+    assert result.returncode == 0, result.stderr
+    assert_same_bytes(weights(out), weights(reference))
+    assert_same_bytes(weights(out, "best.pt"), weights(reference, "best.pt"))
+    rows = [r["step"] for r in read(out / "metrics.jsonl") if r["kind"] == "step"]
+    assert rows == list(range(1, 73)), f"killed at {kills}"
+    ours, theirs = ([r for r in read(run / "metrics.jsonl") if r["kind"] == "epoch"] for run in (out, reference))
+    for a, b in zip(ours, theirs, strict=True):
+        timed = {"images_per_s", "seconds"}
+        assert {k: v for k, v in a.items() if k not in timed} == {k: v for k, v in b.items() if k not in timed}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_ends_cleanly(whole_run, tmp_path, number):
+    reference, _ = whole_run
+    out = tmp_path / "run"
+    train = [*SMALL, "--set", "epochs=3", "--out", out, "--log-every", "1"]
+    process = subprocess.Popen(command(*train), env=ENV, stderr=subprocess.PIPE, text=True)
+    wait_for_step(out, 30, process)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in err
+    assert "go on with --resume" in err
+    assert load(out / "last.pt")["position"]["step"] > 0
+    assert shell(*train, "--resume").returncode == 0
+    assert_same_bytes(weights(out), weights(reference))
+
+
+def test_a_finished_run_resumes_to_nothing(whole_run):
+    out, _ = whole_run
+    before = (out / "last.pt").read_bytes()
+    result = shell(*SMALL, "--set", "epochs=3", "--out", out, "--resume")
+    assert result.returncode == 0
+    assert (out / "last.pt").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--set", "epochs=3"], "holds a run already"),
+        (["--set", "epochs=4", "--resume"], "epochs: 3 -> 4"),
+        (["--set", "epochs=3", "--resume", "--seed", "7"], "seed"),
+        (["--set", "epochs=3", "--resume", "--width", "8"], "model"),
+    ],
+)
+def test_a_run_is_never_overwritten_nor_resumed_as_another(whole_run, extra, message, capsys):
+    out, _ = whole_run
+    assert main([*SMALL, *extra, "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["train", "ftbn18"], "ftbnn18"),
+        (["train", "ftbnn18", "--data", "digist"], "digits"),
+        (["train", "ftbnn18", "--data", "mnist"], "--data-dir"),
+        (["train", "ftbnn18", "--recipe", "naiv"], "naive"),
+        (["train", "ftbnn18", "--set", "lrr=1"], "lr"),
+        (["train", "ftbnn-d18-g1-90m"], "too small"),
+        (["train", "ftbnn18", "--recipe", "multi-step-digits"], "--teacher"),
+        (["train", "ftbnn18", "--resume", "--out", "nothing/here"], "nothing to resume"),
+        (["train", "ftbnn18", "--teacher", "nothing/here"], "no teacher"),
+        (["train", "ftbnn18", "--threads", "0"], "--threads"),
+        (["train", "ftbnn18", "--set", "augment=imagenet"], "image files"),
+        (["eval", "nothing/here"], "no checkpoint"),
+        (["curves", "nothing/here"], "cannot read"),
+    ],
+)
+def test_mistakes_are_one_line(argv, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert message in last
+
+
+def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main([*SMALL, "--set", "epochs=1", "--set", "lr=1e35", "--out", str(out), "--save-every", "1"]) == 2
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert "the loss is" in err
+    assert "first to go non-finite" in err or "is not finite" in err
+    assert "lr" in err
+    assert load(out / "last.pt")["position"]["step"] >= 1
+
+
+def test_multi_step_with_a_teacher_carries_weights_over(tmp_path, capsys):
+    teacher = tmp_path / "teacher"
+    assert main(["train", "resnet18", "--width", "4", "--set", "epochs=1", "--out", str(teacher)]) == 0
+    out = tmp_path / "run"
+    train = [*SMALL, "--recipe", "multi-step-digits", "--set", "epochs=1", "--set", "step1.lr=1e-30"]
+    assert main([*train, "--teacher", str(teacher), "--out", str(out)]) == 0
+    first, second = weights(out / "step0"), weights(out / "step1")
+    proxies = [name for name in first if name.endswith("conv.weight")]
+    assert len(proxies) == 17
+    assert all(torch.equal(first[name], second[name]) for name in proxies)
+    assert not torch.equal(weights(out / "step2")[proxies[3]], second[proxies[3]])
+    recipes = [json.loads((out / f"step{n}" / "recipe.json").read_text()) for n in range(3)]
+    assert [(r["activations"], r["weights"]) for r in recipes] == [
+        ("tanh", "real"),
+        ("sign", "real"),
+        ("sign", "binary"),
+    ]
+    capsys.readouterr()
+    assert main(["eval", str(out), "--json"]) == 0
+    evaluated = json.loads(capsys.readouterr().out)
+    last = [r for r in read(out / "step2" / "metrics.jsonl") if r["kind"] == "epoch"][-1]
+    assert evaluated["val_top1"] == last["val_top1"]
+    assert main([*train, "--teacher", str(teacher), "--out", str(out), "--resume"]) == 0
+    assert main(["curves", str(out), "--out", str(tmp_path / "c.png")]) == 0
+
+
+def test_a_torchvision_state_dict_is_a_teacher(tmp_path):
+    from ftbnn.models import build
+
+    weights_file = tmp_path / "resnet18.pth"
+    torch.save(build("resnet18", width=8, classes=10, in_channels=1, stem="small").state_dict(), weights_file)
+    train = [*SMALL, "--set", "epochs=1", "--set", "kl=1", "--teacher", str(weights_file)]
+    assert main([*train, "--out", str(tmp_path / "run")]) == 0
+
+
+def test_options_of_the_recipe_train(tmp_path):
+    options = ["precision=bf16", "channels_last=true", "accumulate=3", "clip_norm=1", "warmup_epochs=0.5"]
+    sets = [word for option in options for word in ("--set", option)]
+    assert main([*SMALL, "--set", "epochs=1", *sets, "--out", str(tmp_path / "run")]) == 0
+    rows = [r for r in read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "epoch"]
+    assert rows[0]["train_loss"] < 2.3
+
+
+def test_accumulated_steps_are_the_whole_step(tmp_path):
+    """Without BatchNorm's batch statistics, three micro-batches give the gradient of the whole."""
+    from torch import nn
+
+    from ftbnn.data import load as load_data
+    from ftbnn.training import Recipe, fit
+
+    results = []
+    for accumulate in (1, 3):
+        recipe = Recipe("x", epochs=1, batch_size=64, accumulate=accumulate)
+        out = tmp_path / str(accumulate)
+        fit(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), load_data("digits", None), recipe, out, quiet=True)
+        results.append(load(out / "last.pt")["model"])
+    for name in results[0]:
+        torch.testing.assert_close(results[0][name], results[1][name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """An image folder as it comes: good ones, odd ones, broken ones."""
+    generator = torch.Generator().manual_seed(0)
+    root = tmp_path / "photos"
+    for split, count in (("train", 12), ("val", 4)):
+        for label, color in (("cat", (200, 60, 60)), ("dog", (60, 60, 200))):
+            folder = root / split / label
+            folder.mkdir(parents=True)
+            for k in range(count):
+                size = [int(torch.randint(40, 90, (1,), generator=generator)) for _ in range(2)]
+                Image.new("RGB", size, color).save(folder / f"{k}.jpg")
+    cats = root / "train" / "cat"
+    good = (cats / "0.jpg").read_bytes()
+    (cats / "truncated.jpg").write_bytes(good[: len(good) // 2])
+    (cats / "text.jpg").write_text("not a picture")
+    Image.new("L", (50, 60), 128).save(cats / "grey.jpg")
+    Image.new("CMYK", (60, 50)).save(cats / "cmyk.jpg")
+    Image.new("RGB", (6000, 5000), (200, 60, 60)).save(cats / "huge.jpg")
+    return root
+
+
+def test_an_image_folder_with_broken_files_trains_on(photos, tmp_path):
+    out = tmp_path / "run"
+    train = ["train", "ftbnn18", "--width", "4", "--data", "imagefolder", "--data-dir", photos, "--image-size", "32"]
+    options = ["--set", "epochs=2", "--set", "batch_size=8", "--workers", "2", "--out", out, "--json"]
+    result = shell(*train, *options, "--max-corrupt", "0.2")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["corrupt"] == 2
+    for name in ("truncated.jpg", "text.jpg"):
+        assert result.stderr.count(f"{name}") == 1, "reported once, not every epoch"
+    assert "grey" not in result.stderr
+    options[options.index(out)] = tmp_path / "strict"
+    strict = shell(*train, *options)
+    assert strict.returncode == 2
+    assert "corrupt" in strict.stderr.splitlines()[-1]
+
+
+def test_a_users_own_module_and_data_set(tmp_path):
+    from torch import nn
+
+    from ftbnn.nn import BasicBlock
+    from ftbnn.training import Recipe, fit
+
+    class Dots:
+        def __init__(self, size):
+            self.size = size
+
+        def __len__(self):
+            return self.size
+
+        def __getitem__(self, index):
+            image = 0.3 * torch.randn(1, 8, 8)
+            image[0, :, (index % 2) * 4 : (index % 2) * 4 + 4] += 1
+            return image, index % 2
+
+    net = nn.Sequential(
+        nn.Conv2d(1, 8, 3, 2), BasicBlock(8, act="fprelu", follows_relu=False), nn.Flatten(), nn.Linear(72, 2)
+    )
+    row = fit(net, (Dots(200), Dots(40)), Recipe("mine", epochs=4, batch_size=20), tmp_path / "run", quiet=True)
+    assert row["val_top1"] > 90

@@ -1,0 +1,81 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from ftbnn.errors import UserError
+from ftbnn.training import RECIPES, Recipe, Steps, find, with_settings
+from ftbnn.training.recipe import parse_settings
+from ftbnn.training.recipes import for_data
+
+ALL = [step for recipe in RECIPES.values() for step in (recipe.steps if isinstance(recipe, Steps) else (recipe,))]
+
+
+def test_the_naive_recipe_is_the_papers():
+    naive = find("naive")
+    assert (naive.epochs, naive.lr, naive.batch_size, naive.schedule) == (60, 0.01, 256, "multi-step")
+    assert [round(m * naive.epochs) for m in naive.milestones] == [45, 55]
+
+
+def test_multi_step_goes_from_tanh_to_binary():
+    steps = find("multi-step").steps
+    assert [(s.activations, s.weights) for s in steps] == [("tanh", "real"), ("sign", "real"), ("sign", "binary")]
+    assert [(s.ce, s.attention, s.kl) for s in steps] == [(1, 30, 3), (1, 30, 3), (1, 0, 0.8)]
+    assert [s.epochs for s in steps[1:]] == [75, 75]
+
+
+@pytest.mark.parametrize("recipe", ALL, ids=lambda r: r.name)
+def test_every_recipe_survives_json(recipe):
+    assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+
+
+def test_settings_are_read_as_their_type():
+    changed = Recipe("x").changed(
+        parse_settings(["lr=0.003", "epochs=30", "compile=true", "milestones=0.5,0.75", "schedule=cosine"])
+    )
+    assert (changed.lr, changed.epochs, changed.compile) == (0.003, 30, True)
+    assert (changed.milestones, changed.schedule) == ((0.5, 0.75), "cosine")
+
+
+def test_settings_of_a_multi_step_recipe_reach_all_steps_or_one():
+    changed = with_settings(find("multi-step"), {"epochs": "2", "step1.lr": "0.5"})
+    assert [s.epochs for s in changed.steps] == [2, 2, 2]
+    assert [s.lr for s in changed.steps] == [1e-3, 0.5, 1e-3]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["lrr=1"], "lr"),
+        (["lr"], "KEY=VALUE"),
+        (["epochs=many"], "epochs"),
+        (["epochs=0"], "1 or more"),
+        (["lr=-1"], "above 0"),
+        (["schedule=cosin"], "cosine"),
+        (["compile=maybe"], "compile"),
+        (["accumulate=999"], "batch_size"),
+        (["name=mine"], "unknown recipe setting"),
+    ],
+)
+def test_wrong_settings_are_one_clear_line(texts, message):
+    with pytest.raises(UserError, match=message) as caught:
+        Recipe("x").changed(parse_settings(texts))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_setting_of_a_later_version_is_named():
+    with pytest.raises(UserError, match="momentum"):
+        Recipe.from_json(Recipe("x").to_json() | {"momentum": 0.9})
+
+
+def test_differences_are_listed():
+    recipe = Recipe("x")
+    assert replace(recipe, lr=1.0).difference(recipe) == ["lr: 0.01 -> 1.0"]
+
+
+def test_the_recipe_fits_the_data():
+    assert for_data("naive", "cifar100") == "naive-cifar"
+    assert for_data("naive", "imagefolder") == "naive"
+    assert for_data("multi-step", "digits") == "multi-step-digits"
+    with pytest.raises(UserError, match="naive-cifar"):
+        find("naive-cifra")

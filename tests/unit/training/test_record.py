@@ -1,0 +1,74 @@
+import json
+
+import pytest
+import torch
+
+from ftbnn.errors import UserError
+from ftbnn.models import build
+from ftbnn.training.diagnose import explain, first_bad_layer
+from ftbnn.training.record import Flips, Recorder, read, slopes
+
+
+def test_rows_after_the_resumed_step_are_dropped(tmp_path):
+    recorder = Recorder(tmp_path)
+    for step in (1, 2, 3):
+        recorder.write({"kind": "step", "step": step, "loss": 0.5, "flips": {"a": 0.1}})
+    recorder.close()
+    recorder = Recorder(tmp_path, after_step=2)
+    recorder.write({"kind": "step", "step": 3, "loss": 0.25})
+    recorder.close()
+    assert [(r["step"], r["loss"]) for r in read(tmp_path / "metrics.jsonl")] == [(1, 0.5), (2, 0.5), (3, 0.25)]
+    assert any((tmp_path / "tensorboard").iterdir())
+
+
+def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps({"step": 1}) + '\n{"step": 2, "lo')
+    assert read(path) == [{"step": 1}]
+    path.write_text('{"step": 2, "lo\n{"step": 3}\n')
+    with pytest.raises(UserError, match="line 1"):
+        read(path)
+
+
+def test_flip_ratio_counts_changed_signs():
+    network = build("ftbnn-d18-g3-v5", classes=3)
+    flips = Flips(network)
+    conv = network.stage1[1].conv
+    before = {k: v.clone() for k, v in flips.state().items()}
+    with torch.no_grad():
+        conv.weight.flatten()[:10] *= -1
+        conv.weight.flatten()[10:20] *= 2
+    ratios = flips.ratios()
+    total = sum(p.numel() for p in conv.parameters())
+    assert ratios["stage1.1.conv"] == pytest.approx(10 / total)
+    assert sum(ratios.values()) == ratios["stage1.1.conv"]
+    assert flips.ratios()["stage1.1.conv"] == 0
+    flips.restore(before)
+    assert flips.ratios()["stage1.1.conv"] == pytest.approx(10 / total)
+
+
+def test_slope_statistics():
+    network = build("ftbnn18", width=4, classes=3)
+    network.stage1[0].act.left.data = torch.tensor([0.0, 1.0, 2.0, 5.0])
+    row = slopes(network)["stage1.0.act"]
+    assert (row["left_mean"], row["left_min"], row["left_max"]) == (2.0, 0.0, 5.0)
+    assert (row["right_mean"], row["right_min"]) == (1.0, 1.0)
+    assert len(slopes(network)) == 12
+
+
+def test_the_first_bad_layer_is_named():
+    network, images = build("ftbnn18", width=4, classes=3), torch.randn(2, 3, 64, 64)
+    assert "still finite" in first_bad_layer(network, images)
+    assert "images" in first_bad_layer(network, images * float("nan"))
+    network.stage2[1].norm.running_var.fill_(float("nan"))
+    assert first_bad_layer(network.eval(), images) == "layer stage2.1.norm was the first to go non-finite"
+    network.fc.bias.data[0] = float("inf")
+    assert first_bad_layer(network, images) == "parameter fc.bias is not finite"
+
+
+def test_the_advice_knows_the_all_relu_network():
+    images = torch.randn(2, 3, 64, 64)
+    all_relu = explain(build("ftbnn18-relu", width=4), images, float("nan"), lr=0.01, epoch=1, step=2)
+    assert "all-ReLU needs lr 0.00015" in str(all_relu)
+    baseline = explain(build("ftbnn18", width=4), images, float("nan"), lr=0.01, epoch=1, step=2)
+    assert "--set lr=0.0033" in str(baseline)
