@@ -34,6 +34,7 @@ class Noted:
 
 
 torch.set_num_threads(1)
+torch.manual_seed(0)
 recipe = Recipe("ddp", epochs=2, batch_size=8, lr=1e-3, accumulate=2)
 network = build("ftbnn18", width=4, classes=2, in_channels=1, stem="small")
 val = [(torch.randn(1, 8, 8) + k % 2, k % 2) for k in range(7)]

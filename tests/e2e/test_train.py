@@ -234,9 +234,9 @@ def test_a_torchvision_state_dict_is_a_teacher(tmp_path):
 def test_options_of_the_recipe_train(tmp_path):
     options = ["precision=bf16", "channels_last=true", "accumulate=3", "clip_norm=1", "warmup_epochs=0.5"]
     sets = [word for option in options for word in ("--set", option)]
-    assert main([*SMALL, "--set", "epochs=1", *sets, "--out", str(tmp_path / "run")]) == 0
+    assert main([*SMALL, "--set", "epochs=3", *sets, "--out", str(tmp_path / "run")]) == 0
     rows = [r for r in read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "epoch"]
-    assert rows[0]["train_loss"] < 2.3
+    assert rows[-1]["train_loss"] < rows[0]["train_loss"]
 
 
 def test_accumulated_steps_are_the_whole_step(tmp_path):

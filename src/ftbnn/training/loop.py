@@ -191,11 +191,11 @@ class Loop:
         return total, top1, top5
 
     def _micro_batches(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor, bool]]:
-        size = -(-len(batch) // self.recipe.accumulate)
-        for first in range(0, len(batch), size):
-            images = self._on_device(batch.images[first : first + size])
-            labels = batch.labels[first : first + size].to(self.device, non_blocking=True)
-            yield images, labels, first + size >= len(batch)
+        """(images, labels, is last): as many parts as the recipe accumulates, of two images at least for BatchNorm."""
+        parts = max(1, min(self.recipe.accumulate, len(batch) // 2))
+        pairs = zip(batch.images.tensor_split(parts), batch.labels.tensor_split(parts), strict=True)
+        for number, (images, labels) in enumerate(pairs, start=1):
+            yield self._on_device(images), labels.to(self.device, non_blocking=True), number == parts
 
     def _stand_in(self, batch: Batch) -> Batch:
         """Two black images of no weight: all of this process's were corrupt, but the others wait for its gradients."""
