@@ -13,6 +13,13 @@ help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
 
 demo: $(READY)  ## show what the project does
+	@echo "== training FTBNN-18 (width 16) on the embedded digits; the run goes to runs/demo"
+	@rm -rf runs/demo
+	@$(BIN)/ftbnn train ftbnn18 --data digits --out runs/demo
+	@echo "== the best epoch, evaluated from its checkpoint"
+	@$(BIN)/ftbnn eval runs/demo
+	@echo "== what it costs"
+	@$(BIN)/ftbnn budget ftbnn18 --width 16 --stem small --image-size 8 --classes 10 --in-channels 1
 	@echo "== the paper's derived networks, counted from real modules"
 	@$(BIN)/ftbnn budget --paper
 

@@ -15,6 +15,7 @@ def test_the_light_install_is_numpy_and_pillow():
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL))
-def test_the_readme_runs(code, capsys):
+def test_the_readme_runs(code, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out

@@ -41,8 +41,8 @@ REDUCTIONS = frozenset("amax amin max max_pool2d_with_indices min norm prod std 
 _BATCH_NORMS = frozenset("native_batch_norm _native_batch_norm_legit_no_training".split())
 _COMPARISONS = frozenset("eq ge gt le lt ne".split())
 _POINTWISE = frozenset(
-    "abs add clamp div elu exp gelu hardsigmoid hardswish hardtanh leaky_relu mish mul neg relu sigmoid silu sub "
-    "tanh where".split()
+    "abs add addcmul clamp clamp_min clamp_max div elu exp gelu hardsigmoid hardswish hardtanh leaky_relu mish mul "
+    "neg relu sigmoid sign silu sub tanh where".split()
 )
 
 

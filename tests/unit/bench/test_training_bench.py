@@ -1,0 +1,37 @@
+import json
+
+import pytest
+import torch
+
+from ftbnn.bench.plain import plain
+from ftbnn.cli.main import main
+from ftbnn.models import build
+
+
+@pytest.mark.parametrize("name", ["ftbnn18", "ftbnn-d18-g3-v5"])
+def test_the_plain_formulation_is_the_same_network(name):
+    """Equal loss and equal gradients: what is timed side by side computes the same."""
+    network = build(name, classes=3, width=4 if name == "ftbnn18" else None, stem="small").double()
+    twin = plain(network)
+    images, labels = torch.randn(4, 3, 32, 32, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
+    losses = [torch.nn.functional.cross_entropy(net(images), labels) for net in (network, twin)]
+    torch.testing.assert_close(*losses)
+    ours = torch.autograd.grad(losses[0], list(network.parameters()))
+    theirs = torch.autograd.grad(losses[1], list(twin.parameters()))
+    assert len(ours) == len(theirs)
+    sort = lambda grads: sorted(g.flatten().norm().item() for g in grads)  # noqa: E731 - names differ, norms may not
+    assert sort(ours) == pytest.approx(sort(theirs), rel=1e-9, abs=1e-12)
+
+
+def test_rows_have_what_a_report_needs(capsys):
+    assert main(["bench", "train", "toy-relu", "--batch", "4", "--image-size", "28", "--rounds", "2", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["formulation"] for row in rows] == ["plain", "torch"]
+    assert {"isa", "images_per_s", "peak_mb", "median_ms", "min_ms"} <= set(rows[0])
+    assert all(row["images_per_s"] > 0 and row["peak_mb"] > 0 for row in rows)
+
+
+def test_mistakes(capsys):
+    assert main(["bench", "train", "ftbn18"]) == 2
+    assert main(["bench", "train", "ftbnn18", "--batch", "0"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
