@@ -1,5 +1,6 @@
 """Two gloo processes under torchrun: one network, each image once, and a death that is survived."""
 
+import json
 import os
 import subprocess
 import sys
@@ -54,6 +55,23 @@ def test_metrics_are_of_all_processes_and_written_once(undisturbed):
     rows = [row for row in read(undisturbed / "run" / "metrics.jsonl") if row["kind"] == "epoch"]
     assert [row["epoch"] for row in rows] == [0, 1]
     assert all((row["val_top1"] / 100 * 7) % 1 == pytest.approx(0, abs=1e-6) for row in rows)
+
+
+def test_the_steps_of_a_multi_step_recipe_follow_each_other(tmp_path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ftbnn"]
+    train = ["train", "ftbnn18", "--width", "4", "--recipe", "multi-step-digits", "--set", "epochs=1", "--threads", "1"]
+    options = ["--set", "kl=0", "--set", "attention=0", "--out", str(tmp_path / "run"), "--json"]
+    result = subprocess.run(
+        [*torchrun, *train, *options],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["epoch"] == 0, "one process speaks for all"
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["step0", "step1", "step2"]
 
 
 def test_the_death_of_a_worker_is_survived_and_changes_nothing(undisturbed, tmp_path):

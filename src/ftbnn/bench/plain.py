@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ftbnn.nn import BConv, FPReLU, Sign
+from ftbnn.nn import BConv, FPReLU, ScaledBConv, Sign
 
 
 def _straight_through(x: Tensor, bound: float) -> Tensor:
@@ -46,6 +46,12 @@ class PlainBConv(nn.Module):
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
 
+class PlainScaledBConv(PlainBConv):
+    def forward(self, x: Tensor) -> Tensor:
+        scales = [weight.detach().abs().mean(dim=(1, 2, 3)) for weight in self.weights]
+        return super().forward(x) * torch.cat(scales).view(1, -1, 1, 1)
+
+
 class PlainFPReLU(nn.Module):
     def __init__(self, layer: FPReLU) -> None:
         super().__init__()
@@ -56,7 +62,12 @@ class PlainFPReLU(nn.Module):
         return torch.where(x > 0, x * self.right, x * self.left)
 
 
-PLAIN: dict[type[nn.Module], type[nn.Module]] = {Sign: PlainSign, BConv: PlainBConv, FPReLU: PlainFPReLU}
+PLAIN: dict[type[nn.Module], type[nn.Module]] = {
+    Sign: PlainSign,
+    BConv: PlainBConv,
+    ScaledBConv: PlainScaledBConv,
+    FPReLU: PlainFPReLU,
+}
 
 
 def plain(network: nn.Module) -> nn.Module:

@@ -79,8 +79,10 @@ def peak_mb(case: Case, formulation: str) -> float:
 
 def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
     """A row per formulation. The rounds are interleaved, so that a slow moment of the machine meets all alike."""
-    if min(case.batch, case.image_size, case.classes, case.threads, rounds) < 1:
-        raise UserError("batch, image size, classes, threads and rounds must be 1 or more")
+    if min(case.image_size, case.classes, case.threads, rounds) < 1 or case.batch < 2:
+        raise UserError(
+            "image size, classes, threads and rounds must be 1 or more, and the batch 2: BatchNorm needs it"
+        )
     torch.set_num_threads(case.threads)
     steps = {name: case.step(name) for name in FORMULATIONS}
     times: dict[str, list[float]] = {name: [] for name in steps}

@@ -15,8 +15,8 @@ def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn curves")
     from ftbnn.training.curves import load_curve, plot
 
-    plot(args.runs, args.out)
+    drawn = plot(args.runs, args.out)
     if args.json:
         print_json({str(run): load_curve(run) for run in args.runs})
         return
-    print(f"drawn to {args.out}")
+    print(f"drawn to {drawn}")

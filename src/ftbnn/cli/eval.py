@@ -1,9 +1,11 @@
 """eval: accuracy of a trained network on a test set."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from ftbnn.cli.output import print_json, require_torch
+from ftbnn.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,13 +17,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn eval")
-    from ftbnn.training.named import evaluate
+    from ftbnn.training.named import evaluate_named
 
-    scores = evaluate(args.checkpoint, args.data, args.data_dir, workers=args.workers)
+    if args.workers < 0:
+        raise UserError(f"--workers must be 0 or more, not {args.workers}")
+    scores = evaluate_named(args.checkpoint, args.data, args.data_dir, workers=args.workers)
     if args.json:
         print_json(scores)
         return
+    for path in scores["val_corrupt"]:
+        print(f"skipped a corrupt image: {path}", file=sys.stderr)
     print(
-        f"{scores['checkpoint']} on {scores['data']}, {scores['images']} images: top-1 {scores['val_top1']:.2f} %, "
+        f"{scores['checkpoint']} on {scores['data']}, {scores['val_images']} images: top-1 {scores['val_top1']:.2f} %, "
         f"top-5 {scores['val_top5']:.2f} %, loss {scores['val_loss']:.4f}"
     )

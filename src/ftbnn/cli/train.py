@@ -1,6 +1,7 @@
 """train: train a network with a recipe into a run directory."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -41,12 +42,13 @@ def run(args: argparse.Namespace) -> None:
     from ftbnn.training.recipe import parse_settings, show
     from ftbnn.training.recipes import Steps
 
+    least = {"threads": 1, "log_every": 1, "save_every": 0, "workers": 0, "seed": 0, "max_corrupt": 0}
+    for name, bound in least.items():
+        value = getattr(args, name)
+        if value is not None and not bound <= value < 2**63:
+            raise UserError(f"--{name.replace('_', '-')} must be {bound} or more, not {value}")
     if args.threads is not None:
-        if args.threads < 1:
-            raise UserError(f"--threads must be 1 or more, not {args.threads}")
         torch.set_num_threads(args.threads)
-    if args.log_every < 1:
-        raise UserError(f"--log-every must be 1 or more, not {args.log_every}")
     job = plan(
         args.model,
         args.data,
@@ -58,8 +60,10 @@ def run(args: argparse.Namespace) -> None:
         stem=args.stem,
         image_size=args.image_size,
     )
+    is_first = os.environ.get("RANK", "0") == "0"  # under torchrun one process speaks for all
     for recipe in job.recipe.steps if isinstance(job.recipe, Steps) else (job.recipe,):
-        print(f"recipe {recipe.name}\n{show(recipe)}", file=sys.stderr)
+        if is_first:
+            print(f"recipe {recipe.name}\n{show(recipe)}", file=sys.stderr)
     row = train(
         job,
         teacher=args.teacher,
@@ -71,6 +75,8 @@ def run(args: argparse.Namespace) -> None:
         log_every=args.log_every,
         max_corrupt=args.max_corrupt,
     )
+    if not is_first:
+        return
     if args.json:
         print_json({"run": str(job.out), **row})
         return

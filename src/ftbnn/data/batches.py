@@ -8,6 +8,7 @@ and the number of worker processes changes nothing.
 import hashlib
 import itertools
 import random
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,8 +19,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec
-from ftbnn.data.transforms import augment, normalise
+from ftbnn.data.transforms import ARRAY_AUGMENTS, augment, normalise
 from ftbnn.errors import UserError
+
+FILE_AUGMENTS = ("none", "imagenet")
 
 
 class UserSplit(Protocol):
@@ -64,16 +67,20 @@ def plan_steps(size: int, batch_size: int, world: int) -> list[tuple[int, int]]:
 
 
 class _Decoder:
-    """What a worker process runs for one place of the epoch: (index, seed) -> (image, label) or the corrupt path."""
+    """What a worker process runs for one place of the epoch: (index, seed) -> (image, label), or what is wrong with it.
+
+    A text is a corrupt image's path and reason, a UserError a mistake in a user's data set: exceptions themselves would
+    come out of a worker as pages of traceback.
+    """
 
     def __init__(self, split: FileSplit | UserSplit, *, random_views: bool) -> None:
         self.split = split
         self.random_views = random_views
 
-    def __getitem__(self, place: tuple[int, int]) -> Any:
+    def __getitem__(self, place: tuple[int, int]) -> tuple[Tensor, int] | str | UserError:
         index, seed = place
         if not isinstance(self.split, FileSplit):
-            return self._user_item(self.split, index, seed)
+            return _checked(self._user_item(self.split, index, seed), index)
         try:
             return self.split.image(index, seed if self.random_views else None), self.split.label(index)
         except CorruptImage as error:
@@ -93,9 +100,38 @@ class _Decoder:
         return item
 
 
+def _checked(item: Any, index: int) -> tuple[Tensor, int] | UserError:
+    """A user's item as a float image and a whole number."""
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        return UserError(f"item {index} of your data set is a {type(item).__name__}; it must be (image, label)")
+    image, label = item
+    if isinstance(image, np.ndarray):
+        image = torch.from_numpy(image)
+    if not isinstance(image, Tensor) or not image.is_floating_point():
+        kind = f"{image.dtype} values" if isinstance(image, Tensor) else type(image).__name__
+        return UserError(f"the image of item {index} of your data set has {kind}; it must be a tensor of floats")
+    if isinstance(label, Tensor | np.ndarray | np.generic):
+        label = label.item() if label.ndim == 0 else None
+    if isinstance(label, bool) or not isinstance(label, int):
+        return UserError(f"the label of item {index} of your data set must be a whole number, not {item[1]!r}")
+    return image.to(torch.float32), label
+
+
 def _collate(items: list[Any]) -> tuple[Any, tuple[str, ...]]:
+    for item in items:
+        if isinstance(item, UserError):
+            return item, ()
     good = [item for item in items if not isinstance(item, str)]
+    shapes = {tuple(image.shape) for image, _ in good}
+    if len(shapes) > 1:
+        return UserError(f"the images of a batch differ in shape: {' and '.join(map(str, sorted(shapes)[:2]))}"), ()
     return default_collate(good) if good else None, tuple(item for item in items if isinstance(item, str))
+
+
+def _ignore_signals(_: int) -> None:
+    """A signal to the whole process group is the training process's to answer; its workers end with it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Batches:
@@ -116,6 +152,12 @@ class Batches:
     ) -> None:
         if batch_size < world:
             raise UserError(f"batch_size={batch_size} is less than the {world} processes; raise it")
+        if not len(split):
+            raise UserError("a split of the data is empty")
+        allowed = ARRAY_AUGMENTS if isinstance(split, ArraySplit) else FILE_AUGMENTS
+        if augmentation not in allowed:
+            kind = "in-memory data" if isinstance(split, ArraySplit) else "image files and data sets of your own"
+            raise UserError(f"augment={augmentation} is not for {kind}, which take {' or '.join(allowed)}")
         self.split, self.spec = split, spec
         self.shuffle, self.augmentation, self.seed = shuffle, augmentation, seed
         self.rank, self.world, self.workers = rank, world, workers
@@ -165,10 +207,13 @@ class Batches:
             batch_sampler=places,
             num_workers=self.workers,
             collate_fn=_collate,
+            worker_init_fn=_ignore_signals,
             generator=torch.Generator(),  # the loader draws a base seed for its workers; the run's own must not move
         )
         for step, (batch, corrupt) in enumerate(loader, start=start):
             share = self._share(step, len(places[step - start]))
+            if isinstance(batch, UserError):
+                raise batch
             if batch is None:
                 yield Batch(torch.empty(0), torch.empty(0, dtype=torch.int64), share, corrupt)
                 continue

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from ftbnn.errors import UserError
 
-AUGMENTS = ("none", "crop", "crop-flip", "imagenet")
-
 
 @dataclass(frozen=True)
 class Spec:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ftbnn.errors import UserError, unknown
+from ftbnn.errors import unknown
 
 ARRAY_AUGMENTS = ("none", "crop", "crop-flip")
 
@@ -17,8 +17,6 @@ def augment(images: Tensor, name: str, generator: torch.Generator) -> Tensor:
     """
     if name == "none":
         return images
-    if name == "imagenet":
-        raise UserError("augment=imagenet is for image files; in-memory data takes none, crop or crop-flip")
     if name not in ARRAY_AUGMENTS:
         raise unknown("augmentation", name, ARRAY_AUGMENTS)
     count, _, height, width = images.shape

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -38,16 +39,26 @@ def _import_source(source: str) -> ModuleType:
     return module
 
 
-def load_own(name: str, **settings: object) -> nn.Module:
-    """Imports the file or module and calls the factory. None among the settings means: leave it to the factory."""
+def _factory(name: str) -> Callable[..., object]:
     source, _, factory_name = name.partition(":")
     if not factory_name:
         raise UserError(f"say which class or function of {source} makes the network: {source}:FACTORY")
     module = _import_source(source)
-    if not hasattr(module, factory_name):
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
         names = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise unknown(f"factory in {source}", factory_name, names or ["(none found)"])
-    factory = getattr(module, factory_name)
+    return factory  # type: ignore[no-any-return]
+
+
+def parameters_of(name: str) -> tuple[str, ...]:
+    """The names of what the factory takes."""
+    return tuple(inspect.signature(_factory(name)).parameters)
+
+
+def load_own(name: str, **settings: object) -> nn.Module:
+    """Imports the file or module and calls the factory. None among the settings means: leave it to the factory."""
+    factory = _factory(name)
     parameters = inspect.signature(factory).parameters
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:

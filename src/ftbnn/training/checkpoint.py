@@ -17,7 +17,7 @@ VERSION = 1
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes under another name, flushes to the disk, renames: a crash leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")  # one name: what a crash leaves is overwritten, not piled up
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -55,8 +55,7 @@ def load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} is not a checkpoint that can be read safely: {reason[:160]}") from error
+        raise UserError(f"{path} is not a checkpoint, is damaged, or holds more than data; it was not read") from error
     if not isinstance(state, dict) or "version" not in state:
         raise UserError(f"{path} is not a checkpoint of ftbnn")
     if state["version"] != VERSION:

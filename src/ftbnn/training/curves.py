@@ -19,8 +19,8 @@ def load_curve(run: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def plot(runs: Sequence[Path], out: Path) -> None:
-    """Draws training loss (dashed, left axis) and test top-1 (solid, right axis) of each run."""
+def plot(runs: Sequence[Path], out: Path) -> Path:
+    """Draws training loss (dashed, left axis) and test top-1 (solid, right axis) of each run; returns the file."""
     curves = {run: load_curve(run) for run in runs}
     try:
         import matplotlib as mpl
@@ -35,7 +35,8 @@ def plot(runs: Sequence[Path], out: Path) -> None:
         epochs, color = range(1, len(rows) + 1), f"C{index}"
         best = max(row["val_top1"] for row in rows)
         losses.plot(epochs, [row["train_loss"] for row in rows], "--", color=color)
-        label = f"{run.name or run}: best {best:.2f} %"
+        name = run.name if len({other.name for other in runs}) == len(runs) else str(run)
+        label = f"{name}: best {best:.2f} %"
         accuracies.plot(epochs, [row["val_top1"] for row in rows], color=color, label=label)
     losses.set_xlabel("epoch")
     losses.set_ylabel("training loss (dashed)")
@@ -43,9 +44,11 @@ def plot(runs: Sequence[Path], out: Path) -> None:
     accuracies.set_ylabel("test top-1 in % (solid)")
     accuracies.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False)
+    out = out if out.suffix else out.with_suffix(".png")
     try:
         figure.savefig(out, dpi=150)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot write the picture to {out}: {error}") from error
     finally:
         plt.close(figure)
+    return out

@@ -15,9 +15,8 @@ class Diverged(UserError):
 
 def first_bad_layer(network: nn.Module, images: Tensor) -> str:
     """Runs the network once more and names the first layer whose parameters or output are not finite."""
-    for name, parameter in network.named_parameters():
-        if not torch.isfinite(parameter).all():
-            return f"parameter {name} is not finite"
+    if (name := first_bad_number(network)) is not None:
+        return f"{name} is not finite"
     if not torch.isfinite(images).all():
         return "the input images are not finite"
     found: list[str] = []
@@ -39,20 +38,21 @@ def first_bad_layer(network: nn.Module, images: Tensor) -> str:
     return f"layer {found[0]} was the first to go non-finite" if found else "every layer's output is still finite"
 
 
-def explain(network: nn.Module, images: Tensor, loss: float, *, lr: float, epoch: int, step: int) -> Diverged:
-    """The error for a lost run."""
+def explain(network: nn.Module, images: Tensor) -> tuple[str, str]:
+    """Where a lost run went wrong, and what to try."""
+    where = first_bad_layer(network, images)
+    if where.startswith("the input"):
+        return where, "look at the data: it holds NaN or infinity"
     relus = sum(isinstance(m, nn.ReLU) for m in network.modules())
     binary = sum(isinstance(m, BConv) for m in network.modules())
-    all_relu = binary > 0 and relus >= binary
-    advice = (
-        "binary networks with ReLU after every block diverge at larger rates: all-ReLU needs lr 0.00015"
-        if all_relu
-        else f"try a lower rate (--set lr={lr / 3:.2g}), --set clip_norm=1 or --set warmup_epochs=1"
-    )
-    was_training = network.training
-    where = first_bad_layer(network, images)
-    network.train(was_training)
-    return Diverged(
-        f"the loss is {loss:g} at epoch {epoch}, step {step} (lr {lr:.3g}); {where}. "
-        f"The last good checkpoint is kept; {advice}"
-    )
+    if binary and relus >= binary:
+        return where, "binary networks with ReLU after every block diverge at larger rates: all-ReLU needs lr 0.00015"
+    return where, "try a lower rate (--set lr=...), --set clip_norm=1 or --set warmup_epochs=1"
+
+
+def first_bad_number(network: nn.Module) -> str | None:
+    """The first parameter or running statistic that is NaN or infinite, by name."""
+    for name, tensor in network.state_dict().items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            return name
+    return None

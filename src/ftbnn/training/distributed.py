@@ -10,6 +10,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
+
+from ftbnn.errors import UserError, unknown
 
 TIMEOUT = timedelta(minutes=10)
 
@@ -30,6 +33,10 @@ class World:
     def device(self, wanted: str) -> torch.device:
         if wanted == "auto":
             wanted = "cuda" if torch.cuda.is_available() else "cpu"
+        if wanted == "cuda" and not torch.cuda.is_available():
+            raise UserError("there is no CUDA device here; leave --device out, or use --device cpu")
+        if wanted not in ("cpu", "cuda"):
+            raise unknown("device", wanted, ("cpu", "cuda", "auto"))
         return torch.device(wanted, self.local_rank) if wanted == "cuda" else torch.device(wanted)
 
     def sum(self, values: Sequence[float], device: torch.device) -> list[float]:
@@ -47,6 +54,13 @@ class World:
             dist.all_gather_object(values, value)
         return values
 
+    def share(self, value: Any) -> Any:
+        """The first process's value, everywhere."""
+        values = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(values, 0)
+        return values[0]
+
     def share_buffers(self, network: nn.Module) -> None:
         """Gives all processes the first one's BatchNorm statistics: one network, one answer."""
         if self.size > 1:
@@ -61,20 +75,27 @@ class World:
 @contextmanager
 def world(device: str) -> Iterator[World]:
     """The world torchrun describes in the environment; without torchrun a world of one."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
-        yield World()
-        return
-    here = World(
-        rank=int(os.environ["RANK"]),
-        size=size,
-        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
-        restarts=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-    )
+    try:
+        here = World(
+            rank=int(os.environ.get("RANK", "0")),
+            size=int(os.environ.get("WORLD_SIZE", "1")),
+            local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+            restarts=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        )
+    except ValueError as error:
+        raise UserError(f"RANK, WORLD_SIZE and LOCAL_RANK are torchrun's and must be numbers: {error}") from error
     on_gpu = here.device(device).type == "cuda"
     if on_gpu:
         torch.cuda.set_device(here.local_rank)
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT)
+    if here.size == 1:
+        yield here
+        return
+    # torchrun keeps one store over all its restarts: without a prefix of its own a restarted process would find the
+    # address of one that died.
+    store, rank, size = next(rendezvous("env://"))
+    store = PrefixStore(f"attempt{here.restarts}", store)
+    backend = "nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         yield here
     finally:

@@ -1,22 +1,27 @@
 """Training as one call: a network, data, a recipe, a directory."""
 
+import json
+import random
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from ftbnn.data.batches import Batches, Split, UserSplit
+from ftbnn.data.batches import Batches, Split, UserSplit, derive_seed
 from ftbnn.data.source import Source
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, unknown
 from ftbnn.training import checkpoint, recipes
 from ftbnn.training.distributed import World, world
 from ftbnn.training.loop import Loop
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
 from ftbnn.training.run import ModelSpec, RunDir, apply_modes, environment
+from ftbnn.training.signals import StopSignals
 
 Data = Source | tuple[UserSplit, UserSplit]
 
@@ -33,6 +38,7 @@ def fit(
     device: str = "auto",
     workers: int = 0,
     model_spec: ModelSpec | None = None,
+    teacher_name: str = "",
     **settings: Any,
 ) -> dict[str, Any]:
     """Trains `network` and returns the last epoch's scores; everything else is in the run directory `out`.
@@ -42,30 +48,40 @@ def fit(
     """
     recipe = recipes.find(recipe) if isinstance(recipe, str) else recipe
     run = RunDir(Path(out))
-    torch.manual_seed(seed)
-    module = network if isinstance(network, nn.Module) else network()
-    spec = model_spec or ModelSpec("", {})
-    with world(device) as here:
-        common = {"seed": seed, "teacher": teacher, "workers": workers, "model_spec": spec, **settings}
-        resume = resume or here.restarts > 0
+    with world(device) as here, StopSignals() as stop:
+        _seed_all(seed)
+        module = network if isinstance(network, nn.Module) else network()
+        _seed_all(derive_seed(seed, here.rank))
+        common = {"seed": seed, "teacher": teacher, "workers": workers, "device": device, "stop": stop, **settings}
+        common |= {"model_spec": model_spec or ModelSpec("", {}), "teacher_name": teacher_name}
+        # One process decides for all: a restarted worker goes on with the run that its first life started.
+        resume = here.share(resume or (here.restarts > 0 and run.has_run))
+        if resume and not here.share(run.has_run):
+            raise UserError(f"nothing to resume: {run.path} holds no run; leave --resume out to start one")
         if isinstance(recipe, Recipe):
-            return _fit_one(module, data, recipe, run, here, device=device, resume=resume, **common)
-        return _fit_steps(module, data, recipe, run, here, device=device, resume=resume, **common)
+            return _fit_one(module, data, recipe, run, here=here, resume=resume, **common)
+        if not resume and here.is_first:
+            run.create()
+        return _fit_steps(module, data, recipe, run, here=here, resume=resume, **common)
+
+
+def _seed_all(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - a user's network may draw from it
 
 
 def _fit_steps(
-    module: nn.Module, data: Data, recipe: Steps, run: RunDir, here: World, *, resume: bool, **common: Any
+    module: nn.Module, data: Data, recipe: Steps, run: RunDir, *, here: World, resume: bool, **common: Any
 ) -> dict[str, Any]:
     """Each step in a directory of its own, starting from the last weights of the one before."""
     row: dict[str, Any] = {}
-    if resume and here.restarts == 0 and not (run.path / "step0" / "recipe.json").exists():
-        raise UserError(f"nothing to resume: {run.path} holds no run; leave --resume out to start one")
     for number, step in enumerate(recipe.steps):
         step_run = RunDir(run.path / f"step{number}")
         if number > 0:
             module.load_state_dict(checkpoint.load(run.path / f"step{number - 1}" / "last.pt")["model"])
-        started = (step_run.path / "recipe.json").exists()
-        row = _fit_one(module, data, step, step_run, here, resume=resume and started, **common)
+        started = here.share(step_run.has_run)
+        row = _fit_one(module, data, step, step_run, here=here, resume=resume and started, **common)
     return row
 
 
@@ -74,22 +90,18 @@ def _fit_one(
     data: Data,
     recipe: Recipe,
     run: RunDir,
-    here: World,
     *,
+    here: World,
+    stop: StopSignals,
     seed: int,
     resume: bool,
     device: str,
     workers: int,
     model_spec: ModelSpec,
+    teacher_name: str,
     **settings: Any,
 ) -> dict[str, Any]:
-    exists = (run.path / "recipe.json").exists()
-    if resume and not exists and here.restarts == 0:
-        raise UserError(f"nothing to resume: {run.path} holds no run; leave --resume out to start one")
     train, val, facts, augment = _splits(data, recipe)
-    if here.is_first:
-        _describe(run, recipe, model_spec, facts, seed, resume=resume and exists)
-    here.barrier()
     apply_modes(module, recipe)
     shard: dict[str, Any] = {"rank": here.rank, "world": here.size, "workers": workers}
     spec = data.spec if isinstance(data, Source) else None
@@ -104,43 +116,66 @@ def _fit_one(
         model_spec=model_spec,
         **settings,
     )
-    return loop.run(resume=resume and run.last.exists())
+    if here.is_first:  # only now: what the loop has refused must not stand in the way of the next try
+        about = {"model": asdict(model_spec), "data": facts, "seed": seed, "teacher": teacher_name, "world": here.size}
+        _describe(run, recipe, about, resume=resume)
+    here.barrier()
+    return loop.run(stop, resume=here.share(resume and run.last.exists()))
 
 
 def _splits(data: Data, recipe: Recipe) -> tuple[Split, Split, dict[str, Any], str]:
+    train, val = (data.train, data.val) if isinstance(data, Source) else data
+    counts = {"train_images": len(train), "val_images": len(val)}
     if not isinstance(data, Source):
         if recipe.augment not in ("auto", "none"):
             raise UserError(f"augment={recipe.augment}: data sets of your own bring their own augmentation")
-        return data[0], data[1], {"name": type(data[0]).__name__}, "auto"
+        return train, val, {"name": type(train).__name__, **counts}, "none"
     augment = data.spec.augment if recipe.augment == "auto" else recipe.augment
-    return data.train, data.val, asdict(data.spec), augment
+    return train, val, asdict(data.spec) | counts, augment
 
 
-def _describe(run: RunDir, recipe: Recipe, model: ModelSpec, data: dict[str, Any], seed: int, *, resume: bool) -> None:
+def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: bool) -> None:
     """Writes what the run is; a resumed run must be the same."""
+    about = json.loads(json.dumps(about))  # as it will be read back: tuples become lists
     if not resume:
         run.create()
-        run.write_json("run.json", {"model": asdict(model), "data": data, "seed": seed, "environment": environment()})
+        run.write_json("run.json", about | {"environment": environment()})
         run.write_json("recipe.json", recipe.to_json())
         return
     if difference := recipe.difference(run.recipe()):
         raise UserError(f"a run resumes only with its own recipe; {run.path} differs in {'; '.join(difference)}")
     before = run.read_json("run.json")
-    for name, now in (("model", asdict(model)), ("seed", seed)):
-        if before[name] != now:
-            raise UserError(f"{run.path} was started with {name} {before[name]}, not {now}")
-    if before["data"]["name"] != data["name"]:
-        raise UserError(f"{run.path} was trained on {before['data']['name']}, not {data['name']}")
+    for name in ("model", "data", "seed", "teacher"):
+        then, now = before.get(name), about[name]
+        if then != now:
+            if isinstance(then, dict):
+                then, now = ({k: v for k, v in d.items() if then.get(k) != about[name].get(k)} for d in (then, now))
+            raise UserError(f"{run.path} was started with {name} {then}, not {now}")
+    here = environment()
+    for name, then, now in (
+        ("processes", before.get("world"), about["world"]),
+        ("threads", before["environment"].get("threads"), here["threads"]),
+    ):
+        if then != now:
+            warnings.warn(
+                f"{run.path} ran with {then} {name}, now {now}: results may differ in the last bits", stacklevel=2
+            )
+    run.write_json("run.json", before | {"resumed": [*before.get("resumed", []), here]})
 
 
 def with_settings(recipe: Recipe | Steps, settings: dict[str, str]) -> Recipe | Steps:
     """The recipe with `--set` applied; of a multi-step recipe `stepN.key` changes one step, `key` all."""
     if isinstance(recipe, Recipe):
         return recipe.changed(settings)
-    common = {key: value for key, value in settings.items() if not key.startswith("step")}
-    steps = []
-    for number, step in enumerate(recipe.steps):
-        prefix = f"step{number}."
-        own = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
-        steps.append(step.changed(common | own))
-    return replace(recipe, steps=tuple(steps))
+    names = [f"step{number}" for number in range(len(recipe.steps))]
+    own: dict[str, dict[str, str]] = {name: {} for name in names}
+    for key, value in settings.items():
+        step, dot, setting = key.rpartition(".")
+        if dot and step not in own:
+            raise unknown("step", step, names)
+        for name in [step] if dot else names:
+            own[name].setdefault(setting, value)
+            if dot:
+                own[name][setting] = value
+    steps = zip(recipe.steps, own.values(), strict=True)
+    return replace(recipe, steps=tuple(step.changed(settings) for step, settings in steps))

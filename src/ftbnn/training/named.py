@@ -12,16 +12,16 @@ from ftbnn.data import Source, load
 from ftbnn.data.batches import Batches
 from ftbnn.errors import UserError
 from ftbnn.models import build
-from ftbnn.models.own import is_own
+from ftbnn.models.own import is_own, parameters_of
 from ftbnn.models.registry import find as find_model
 from ftbnn.models.skeleton import skeleton
+from ftbnn.nn import StemName
 from ftbnn.training import recipes
-from ftbnn.training.distributed import World
 from ftbnn.training.fit import fit, with_settings
-from ftbnn.training.loop import Loop
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
-from ftbnn.training.run import ModelSpec, RunDir, load_network
+from ftbnn.training.run import ModelSpec, load_network
+from ftbnn.training.scores import evaluate
 
 LARGEST_SMALL_IMAGE = 64  # up to here the stem keeps the resolution
 
@@ -51,19 +51,25 @@ def plan(
     """Resolves names and defaults, and checks that the network runs on the data's images."""
     source = load(data, data_dir, image_size=image_size)
     spec = source.spec
-    name = recipe or recipes.for_data("teacher" if model.startswith("resnet") else "naive", data)
-    resolved = with_settings(recipes.find(name), settings or {})
+    for name, value in (("--width", width), ("--image-size", image_size)):
+        if value is not None and value < 1:
+            raise UserError(f"{name} must be 1 or more, not {value}")
+    is_teacher = not is_own(model) and model.startswith("resnet")
+    resolved = with_settings(
+        recipes.find(recipe or recipes.for_data("teacher" if is_teacher else "naive", data)), settings or {}
+    )
+    chosen: dict[str, Any] = {"classes": spec.classes, "in_channels": spec.channels, "width": width, "stem": stem}
     if is_own(model):
-        chosen = {"classes": spec.classes, "in_channels": spec.channels, "width": width, "stem": stem}
-    else:
-        entry = find_model(model)
-        small = "small" if spec.image_size <= LARGEST_SMALL_IMAGE else "imagenet"
+        takes = parameters_of(model)
         chosen = {
-            "classes": spec.classes,
-            "in_channels": spec.channels,
-            "width": width or (recipes.DEFAULT_WIDTH.get(data) if entry.width == "width" and entry.has_stems else None),
-            "stem": stem or (small if entry.has_stems else None),
+            key: value
+            for key, value in chosen.items()
+            if key in takes or (value is not None and key in ("width", "stem"))
         }
+    elif (entry := find_model(model)).has_stems:
+        small = "small" if spec.image_size <= LARGEST_SMALL_IMAGE else "imagenet"
+        default_width = recipes.DEFAULT_WIDTH.get(data) if entry.width is not None else None
+        chosen |= {"width": default_width if width is None else width, "stem": stem or small}
     model_spec = ModelSpec(model, chosen)
     with skeleton():
         network = model_spec.build()
@@ -74,44 +80,54 @@ def plan(
 
 def train(plan: Plan, *, teacher: Path | None = None, **options: Any) -> dict[str, Any]:
     """Runs a plan; returns the last epoch's row."""
+    steps = plan.recipe.steps if isinstance(plan.recipe, Steps) else (plan.recipe,)
+    if teacher is not None and not any(step.needs_teacher for step in steps):
+        raise UserError(f"recipe {plan.recipe.name} does not distil; --set kl=1 makes it, or leave --teacher out")
     master = load_teacher(teacher, plan.source) if teacher is not None else None
-    return fit(plan.model.build, plan.source, plan.recipe, plan.out, teacher=master, model_spec=plan.model, **options)
+    options |= {"teacher": master, "teacher_name": str(teacher or ""), "model_spec": plan.model}
+    return fit(plan.model.build, plan.source, plan.recipe, plan.out, **options)
 
 
 def load_teacher(path: Path, source: Source) -> nn.Module:
     """A teacher from one of our runs or checkpoints, or from a state_dict of torchvision's resnet18 or resnet34."""
     if not path.exists():
         raise UserError(f"no teacher at {path}: give a run directory, a checkpoint, or a resnet18 state_dict (.pth)")
-    if path.is_dir():
-        return load_network(path)[0]
+    state: Any = None
+    if path.is_file():
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise UserError(f"{path} is neither a checkpoint nor a state_dict that can be read safely") from error
+    is_foreign = isinstance(state, dict) and "model_spec" not in state
+    network = _torchvision_resnet(path, state) if is_foreign else load_network(path)[0]
+    spec = source.spec
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} cannot be read as weights: {reason[:160]}") from error
-    if isinstance(state, dict) and "model_spec" in state:
-        return load_network(path)[0]
-    return _torchvision_resnet(path, state, source)
+        out = network(torch.zeros(2, spec.channels, spec.image_size, spec.image_size))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"the teacher {path} does not take the images of {spec.name}: {reason}") from error
+    if out.shape[1] != spec.classes:
+        raise UserError(f"the teacher {path} has {out.shape[1]} classes, {spec.name} has {spec.classes}")
+    return network
 
 
-def _torchvision_resnet(path: Path, state: Any, source: Source) -> nn.Module:
-    if not isinstance(state, dict) or "fc.weight" not in state or "conv1.weight" not in state:
+def _torchvision_resnet(path: Path, state: dict[str, Any]) -> nn.Module:
+    if "fc.weight" not in state or "conv1.weight" not in state:
         raise UserError(f"{path} is not a state_dict of torchvision's resnet18 or resnet34")
     classes, in_channels = state["fc.weight"].shape[0], state["conv1.weight"].shape[1]
     name = "resnet34" if "layer1.2.conv1.weight" in state else "resnet18"
-    stem = "imagenet" if state["conv1.weight"].shape[-1] == 7 else "small"
-    width = state["conv1.weight"].shape[0]
-    network = build(name, classes=classes, in_channels=in_channels, stem=stem, width=width)  # type: ignore[arg-type]
+    stem: StemName = "imagenet" if state["conv1.weight"].shape[-1] == 7 else "small"
+    network = build(name, classes=classes, in_channels=in_channels, stem=stem, width=state["conv1.weight"].shape[0])
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
         raise UserError(f"{path} does not fit {name}: {str(error).splitlines()[0]}") from error
-    if classes != source.spec.classes:
-        raise UserError(f"the teacher {path} has {classes} classes, {source.spec.name} has {source.spec.classes}")
     return network.eval()
 
 
-def evaluate(path: Path, data: str | None, data_dir: Path | None, *, workers: int = 0) -> dict[str, Any]:
+def evaluate_named(
+    path: Path, data: str | None, data_dir: Path | None, *, workers: int = 0, batch_size: int = 256
+) -> dict[str, Any]:
     """Loss and accuracy of a run's best epoch, or of a checkpoint, on the test split of its data or of another."""
     network, state = load_network(path)
     saved = state["spec"]
@@ -120,25 +136,12 @@ def evaluate(path: Path, data: str | None, data_dir: Path | None, *, workers: in
     name = data or saved["name"]
     source = load(name, data_dir, image_size=saved["image_size"] if saved and saved["name"] == name else None)
     if saved is not None:
-        # What the network learnt with: another data set of the same shape is normalised as the training data was.
+        for what in ("channels", "classes", "class_names"):
+            then, now = saved[what], getattr(source.spec, what)
+            if list(then) != list(now) if what == "class_names" else then != now:
+                raise UserError(f"{path} was trained on {what} {then}; {name} has {now}")
+        # What the network learnt with: another data set of the same classes is normalised as the training data was.
         source = replace(source, spec=replace(source.spec, mean=tuple(saved["mean"]), std=tuple(saved["std"])))
-    recipe = Recipe.from_json(state["recipe"])
-    batches = Batches(source.val, source.spec, batch_size=recipe.batch_size, shuffle=False, workers=workers)
-    loop = Loop(
-        network,
-        batches,
-        batches,
-        replace(recipe, kl=0.0, attention=0.0, compile=False),
-        RunDir(path),
-        world=World(),
-        device=torch.device("cpu"),
-        model_spec=ModelSpec(**state["model_spec"]),
-        quiet=True,
-    )
-    return {
-        "checkpoint": str(path),
-        "data": name,
-        "images": len(source.val),
-        "epoch": state["epoch"],
-        **loop.evaluate(),
-    }
+    batches = Batches(source.val, source.spec, batch_size=batch_size, shuffle=False, workers=workers)
+    scores = evaluate(network, batches, device=torch.device("cpu"))
+    return {"checkpoint": state["path"], "data": name, "epoch": state["epoch"], **scores}

@@ -27,7 +27,7 @@ class Progress:
         elif not self.quiet and time.monotonic() - self.spoke > PLAIN_EVERY_S:
             self.spoke = time.monotonic()
             rate = (self.done - self.first) / (self.spoke - self.started)
-            left = timedelta(seconds=round((self.total - self.done) / rate))
+            left = timedelta(seconds=round((self.total - self.done) / rate)) if rate else "unknown time"
             self.say(f"{state}  {rate:.0f} img/s, {left} left")
 
     def say(self, line: str) -> None:

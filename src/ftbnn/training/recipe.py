@@ -16,6 +16,22 @@ Augment = Literal["auto", "none", "crop", "crop-flip", "imagenet"]
 Activations = Literal["model", "sign", "tanh", "identity"]
 Weights = Literal["model", "binary", "real"]
 
+RANGES: dict[str, tuple[float, float]] = {
+    "epochs": (1, 1e6),
+    "batch_size": (1, 1e6),
+    "accumulate": (1, 1e6),
+    "lr": (1e-30, 1e6),
+    "decay": (0, 1),
+    "warmup_epochs": (0, 1e6),
+    "weight_decay": (0, 1e3),
+    "label_smoothing": (0, 0.99),
+    "ce": (0, 1e6),
+    "kl": (0, 1e6),
+    "attention": (0, 1e6),
+    "clip_norm": (0, 1e9),
+    "max_loss": (1e-6, 1e30),
+}
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -54,12 +70,12 @@ class Recipe:
                 and value not in choices
             ):
                 raise unknown(field.name, str(value), choices)
-        for name in ("epochs", "batch_size", "accumulate"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        for name in ("lr", "max_loss"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise UserError(f"{name} must be {least:g} to {most:g}, not {value}")
+        if not all(0 < share <= 1 for share in self.milestones):
+            raise UserError(f"milestones are shares of the epochs, above 0 and up to 1, not {self.milestones}")
         if self.accumulate > self.batch_size:
             raise UserError(f"accumulate={self.accumulate} is more than batch_size={self.batch_size}")
 
@@ -75,7 +91,10 @@ class Recipe:
         known = {field.name for field in dataclasses.fields(cls)}
         if stray := set(values) - known:
             raise UserError(f"this version knows no recipe setting {', '.join(sorted(stray))}")
-        return cls(**{**values, "milestones": tuple(values.get("milestones", cls.milestones))})
+        try:
+            return cls(**{**values, "milestones": tuple(values.get("milestones", cls.milestones))})
+        except TypeError as error:
+            raise UserError(f"this is not a recipe: {error}") from error
 
     def changed(self, settings: Mapping[str, str]) -> Recipe:
         """The recipe with `key=value` texts applied, each read as the type of its field."""

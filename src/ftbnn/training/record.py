@@ -10,19 +10,23 @@ from torch import Tensor, nn
 
 from ftbnn.errors import UserError
 from ftbnn.nn import BConv, FPReLU
+from ftbnn.training.checkpoint import write_atomically
 
 
 class Recorder:
-    """Appends rows to metrics.jsonl and TensorBoard. Rows after `step` (a resumed run makes them again) are dropped."""
+    """Appends rows to metrics.jsonl and TensorBoard.
 
-    def __init__(self, folder: Path, *, after_step: int = 0) -> None:
+    A resumed run makes the rows after its checkpoint again: those past `after_step`, and those of epochs that are not
+    among the `epochs` done, are dropped.
+    """
+
+    def __init__(self, folder: Path, *, after_step: int = 0, epochs: int = 0) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self.path = folder / "metrics.jsonl"
-        rows = (
-            [row for row in read(self.path) if row["step"] <= after_step] if after_step and self.path.exists() else []
-        )
-        self.path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows = read(self.path) if self.path.exists() else []
+        kept = [r for r in rows if r["step"] <= after_step and (r["kind"] != "epoch" or r["epoch"] < epochs)]
+        write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in kept).encode())
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=after_step + 1 if after_step else None)
 
     def write(self, row: dict[str, Any]) -> None:
@@ -59,10 +63,14 @@ def read(path: Path) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError:
             if number < len(lines):
                 raise UserError(f"{path}, line {number} is not JSON") from None
+            continue
+        if not isinstance(row, dict) or not {"kind", "step"} <= set(row):
+            raise UserError(f"{path}, line {number} is not a row of metrics")
+        rows.append(row)
     return rows
 
 

@@ -23,6 +23,7 @@ from ftbnn import _native
 from ftbnn.errors import UserError
 from ftbnn.models import build
 from ftbnn.models.own import is_own, load_own
+from ftbnn.nn import BConv, Sign
 from ftbnn.training import checkpoint
 from ftbnn.training.recipe import Recipe
 
@@ -77,13 +78,18 @@ class RunDir:
     def recipe(self) -> Recipe:
         return Recipe.from_json(self.read_json("recipe.json"))
 
+    @property
+    def has_run(self) -> bool:
+        """True once a run, of one recipe or of several steps, has left something here that must not be lost."""
+        return any(self.path.glob("step*/recipe.json")) or (self.path / "recipe.json").exists()
+
     def create(self) -> None:
         """Makes the directory. A run that is there already is never overwritten."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UserError(f"{self.path} is a file; --out takes a directory for the run")
-        if (self.path / "recipe.json").exists():
-            raise UserError(f"{self.path} holds a run already: go on with --resume, or choose another --out")
         try:
+            if self.path.exists() and not self.path.is_dir():
+                raise UserError(f"{self.path} is a file; --out takes a directory for the run")
+            if self.has_run:
+                raise UserError(f"{self.path} holds a run already: go on with --resume, or choose another --out")
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot create {self.path}: {error.strerror or error}") from error
@@ -123,11 +129,16 @@ def _commit() -> str | None:
 
 
 def load_network(path: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """The trained network of a run directory (its best epoch) or of a checkpoint file, and its checkpoint."""
+    """The trained network of a run directory (its best epoch) or of a checkpoint file, and its checkpoint.
+
+    Of a multi-step run that is the last step's; one that has not got there yet has no binary network to give.
+    """
     if path.is_dir():
-        steps = sorted(path.glob("step*/best.pt"))
-        path = steps[-1] if steps else RunDir(path).best
+        steps = sorted(path.glob("step*"))
+        path = RunDir(steps[-1] if steps else path).best
     state = checkpoint.load(path)
+    if not {"model", "model_spec", "recipe", "spec", "epoch"} <= set(state):
+        raise UserError(f"{path} is not a checkpoint of a training run")
     spec = ModelSpec(**state["model_spec"])
     network = spec.build()
     try:
@@ -135,13 +146,11 @@ def load_network(path: Path) -> tuple[nn.Module, dict[str, Any]]:
     except RuntimeError as error:
         raise UserError(f"the weights of {path} do not fit {spec.name}: {str(error).splitlines()[0]}") from error
     apply_modes(network, Recipe.from_json(state["recipe"]))
-    return network.eval(), state
+    return network.eval(), state | {"path": str(path)}
 
 
 def apply_modes(network: nn.Module, recipe: Recipe) -> None:
     """Sets which parts are binary, where the recipe says so."""
-    from ftbnn.nn import BConv, Sign
-
     for module in network.modules():
         if isinstance(module, Sign) and recipe.activations != "model":
             module.mode = recipe.activations

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ftbnn.errors import UserError
 from ftbnn.training.recipe import Recipe
+from ftbnn.training.scores import check_labels
 
 STAGES = (("stage1", "stage2", "stage3", "stage4"), ("layer1", "layer2", "layer3", "layer4"))
 
@@ -31,14 +32,18 @@ class _StageEnds:
         if names is None:
             raise UserError(f"attention matching needs a {who} with stages stage1..stage4 or layer1..layer4")
         self.outputs: dict[int, Tensor] = {}
-        for index, name in enumerate(names):
-            children[name].register_forward_hook(self._keep(index))
+        self.handles = [children[name].register_forward_hook(self._keep(k)) for k, name in enumerate(names)]
 
     def _keep(self, index: int) -> Any:
         def hook(_: nn.Module, __: Any, output: Tensor) -> None:
             self.outputs[index] = output
 
         return hook
+
+    def close(self) -> None:
+        self.outputs.clear()
+        for handle in self.handles:
+            handle.remove()
 
 
 class Task:
@@ -58,6 +63,7 @@ class Task:
         """(loss, logits) of one batch."""
         recipe = self.recipe
         logits = model(images)
+        check_labels(labels, logits)
         loss = recipe.ce * F.cross_entropy(logits.float(), labels, label_smoothing=recipe.label_smoothing)
         if self.teacher is None:
             return loss, logits
@@ -69,6 +75,12 @@ class Task:
             student, teacher = F.log_softmax(logits.float(), 1), F.log_softmax(soft.float(), 1)
             loss = loss + recipe.kl * F.kl_div(student, teacher, reduction="batchmean", log_target=True)
         return loss + self._attention_loss(), logits
+
+    def close(self) -> None:
+        """Takes the watching off the networks: they are the user's."""
+        for ends in (self.student_ends, self.teacher_ends):
+            if ends is not None:
+                ends.close()
 
     def _attention_loss(self) -> Tensor | float:
         if self.student_ends is None or self.teacher_ends is None:

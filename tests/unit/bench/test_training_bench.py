@@ -8,10 +8,10 @@ from ftbnn.cli.main import main
 from ftbnn.models import build
 
 
-@pytest.mark.parametrize("name", ["ftbnn18", "ftbnn-d18-g3-v5"])
+@pytest.mark.parametrize("name", ["ftbnn18", "bireal18", "ftbnn-d18-g3-v5"])
 def test_the_plain_formulation_is_the_same_network(name):
     """Equal loss and equal gradients: what is timed side by side computes the same."""
-    network = build(name, classes=3, width=4 if name == "ftbnn18" else None, stem="small").double()
+    network = build(name, classes=3, width=None if "-d18" in name else 4, stem="small").double()
     twin = plain(network)
     images, labels = torch.randn(4, 3, 32, 32, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
     losses = [torch.nn.functional.cross_entropy(net(images), labels) for net in (network, twin)]

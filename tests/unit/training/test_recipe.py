@@ -49,8 +49,13 @@ def test_settings_of_a_multi_step_recipe_reach_all_steps_or_one():
         (["lrr=1"], "lr"),
         (["lr"], "KEY=VALUE"),
         (["epochs=many"], "epochs"),
-        (["epochs=0"], "1 or more"),
-        (["lr=-1"], "above 0"),
+        (["epochs=0"], "1 to"),
+        (["lr=-1"], "lr must be"),
+        (["lr=inf"], "lr must be"),
+        (["lr=nan"], "lr must be"),
+        (["weight_decay=-1"], "weight_decay"),
+        (["label_smoothing=2"], "label_smoothing"),
+        (["milestones=3,5"], "shares"),
         (["schedule=cosin"], "cosine"),
         (["compile=maybe"], "compile"),
         (["accumulate=999"], "batch_size"),
@@ -66,6 +71,18 @@ def test_wrong_settings_are_one_clear_line(texts, message):
 def test_a_setting_of_a_later_version_is_named():
     with pytest.raises(UserError, match="momentum"):
         Recipe.from_json(Recipe("x").to_json() | {"momentum": 0.9})
+
+
+@pytest.mark.parametrize("values", [{}, {"name": "x", "lr": "fast"}, {"name": "x", "milestones": 3}])
+def test_a_broken_recipe_file_is_one_line(values):
+    with pytest.raises(UserError):
+        Recipe.from_json(values)
+
+
+def test_a_setting_no_step_knows_is_refused():
+    for key in ("step9.lr", "stepsize", "step1.lrr"):
+        with pytest.raises(UserError):
+            with_settings(find("multi-step"), {key: "1"})
 
 
 def test_differences_are_listed():

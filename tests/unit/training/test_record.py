@@ -5,7 +5,7 @@ import torch
 
 from ftbnn.errors import UserError
 from ftbnn.models import build
-from ftbnn.training.diagnose import explain, first_bad_layer
+from ftbnn.training.diagnose import explain, first_bad_layer, first_bad_number
 from ftbnn.training.record import Flips, Recorder, read, slopes
 
 
@@ -23,11 +23,22 @@ def test_rows_after_the_resumed_step_are_dropped(tmp_path):
 
 def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text(json.dumps({"step": 1}) + '\n{"step": 2, "lo')
-    assert read(path) == [{"step": 1}]
-    path.write_text('{"step": 2, "lo\n{"step": 3}\n')
-    with pytest.raises(UserError, match="line 1"):
-        read(path)
+    row = {"kind": "step", "step": 1}
+    path.write_text(json.dumps(row) + '\n{"step": 2, "lo')
+    assert read(path) == [row]
+    for broken in ('{"step": 2, "lo', "null", "{}"):
+        path.write_text(f"{broken}\n{json.dumps(row)}\n")
+        with pytest.raises(UserError, match="line 1"):
+            read(path)
+
+
+def test_an_epoch_that_will_be_finished_again_has_one_row(tmp_path):
+    recorder = Recorder(tmp_path)
+    recorder.write({"kind": "epoch", "step": 10, "epoch": 0})
+    recorder.write({"kind": "epoch", "step": 20, "epoch": 1})
+    recorder.close()
+    Recorder(tmp_path, after_step=20, epochs=1).close()
+    assert [row["epoch"] for row in read(tmp_path / "metrics.jsonl")] == [0]
 
 
 def test_flip_ratio_counts_changed_signs():
@@ -60,15 +71,21 @@ def test_the_first_bad_layer_is_named():
     network, images = build("ftbnn18", width=4, classes=3), torch.randn(2, 3, 64, 64)
     assert "still finite" in first_bad_layer(network, images)
     assert "images" in first_bad_layer(network, images * float("nan"))
-    network.stage2[1].norm.running_var.fill_(float("nan"))
+    network.stage2[1].norm.weight.data.fill_(1e38)
     assert first_bad_layer(network.eval(), images) == "layer stage2.1.norm was the first to go non-finite"
     network.fc.bias.data[0] = float("inf")
-    assert first_bad_layer(network, images) == "parameter fc.bias is not finite"
+    assert first_bad_layer(network, images) == "fc.bias is not finite"
 
 
-def test_the_advice_knows_the_all_relu_network():
+def test_the_advice_knows_the_all_relu_network_and_bad_data():
     images = torch.randn(2, 3, 64, 64)
-    all_relu = explain(build("ftbnn18-relu", width=4), images, float("nan"), lr=0.01, epoch=1, step=2)
-    assert "all-ReLU needs lr 0.00015" in str(all_relu)
-    baseline = explain(build("ftbnn18", width=4), images, float("nan"), lr=0.01, epoch=1, step=2)
-    assert "--set lr=0.0033" in str(baseline)
+    assert "all-ReLU needs lr 0.00015" in explain(build("ftbnn18-relu", width=4), images)[1]
+    assert "lower rate" in explain(build("ftbnn18", width=4), images)[1]
+    assert "look at the data" in explain(build("ftbnn18", width=4), images * float("nan"))[1]
+
+
+def test_one_bad_number_is_found_by_name():
+    network = build("ftbnn18", width=4, classes=3)
+    assert first_bad_number(network) is None
+    network.stage1[0].norm.running_var[0] = float("inf")
+    assert first_bad_number(network) == "stage1.0.norm.running_var"
