@@ -1,18 +1,211 @@
 // The only file that knows Python.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <system_error>
+#include <type_traits>
+
 #include "base/cpu.h"
+#include "engine/engine.h"
+#include "engine/reader.h"
+#include "kernels/table.h"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace {
+
+using ftbnn::PANEL;
 
 std::vector<std::string> isa_names() {
   std::vector<std::string> names;
   for (const ftbnn::Isa isa : ftbnn::cpu().isas) names.emplace_back(ftbnn::isa_name(isa));
   return names;
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw nb::value_error(what);
+}
+
+// Strided arrays are used where they lie, so that tests can put guards around them; the others must be contiguous.
+template <typename T, nb::ssize_t... Shape>
+using Strided = nb::ndarray<nb::numpy, T, nb::shape<Shape...>, nb::device::cpu>;
+template <typename T, nb::ssize_t... Shape>
+using Packed = nb::ndarray<nb::numpy, const T, nb::shape<Shape...>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Rows = std::optional<Strided<T, -1, -1>>;
+
+const ftbnn::Kernels& kernels_named(const std::string& name) {
+  if (name == "reference") return ftbnn::reference_kernels();
+  for (const ftbnn::Isa isa : ftbnn::cpu().isas) {
+    if (name == ftbnn::isa_name(isa)) return ftbnn::kernels_for(isa);
+  }
+  throw nb::value_error("isa must be \"reference\" or one of isas()");
+}
+
+ftbnn::Act act_named(const std::string& name) {
+  const char* names[] = {"none", "relu", "prelu", "fprelu"};
+  const auto found = std::find(std::begin(names), std::end(names), name);
+  require(found != std::end(names), "act must be none, relu, prelu or fprelu");
+  return static_cast<ftbnn::Act>(found - std::begin(names));
+}
+
+// One row for each output position, of at least `count` values side by side.
+template <typename T>
+void take(const Rows<T>& rows, int width, int count, const char* what, T*& data, std::size_t& stride) {
+  if (!rows) return;
+  require(static_cast<int>(rows->shape(0)) == width && static_cast<int>(rows->shape(1)) >= count &&
+              rows->stride(0) >= count && rows->stride(1) == 1,
+          what);
+  data = rows->data();
+  stride = rows->stride(0);
+}
+
+ftbnn::Epilogue epilogue(int width, int channels, const std::string& act, const Packed<float, 4, PANEL>& scales,
+                         const Rows<const float>& shortcut, const Rows<float>& out, const Rows<std::uint32_t>& codes) {
+  ftbnn::Epilogue end = {};
+  end.scale = scales.data();
+  end.shift = end.scale + PANEL;
+  end.left = end.shift + PANEL;
+  end.right = end.left + PANEL;
+  end.act = act_named(act);
+  take(shortcut, width, channels, "shortcut must be [width][>= channels]", end.shortcut, end.shortcut_stride);
+  take(out, width, channels, "out must be [width][>= channels]", end.out, end.out_stride);
+  take(codes, width, 1, "codes must be [width][>= 1]", end.codes, end.codes_stride);
+  return end;
+}
+
+// The fields that both convolutions have; the image must hold every tap of every output column.
+template <typename Row, typename T>
+Row row_of(const Strided<const T, -1, -1, -1>& image, const Packed<T, -1, -1, -1, PANEL>& weights, int stride,
+           int width, int channels) {
+  Row row = {};
+  row.kh = static_cast<int>(weights.shape(0));
+  row.kw = static_cast<int>(weights.shape(1));
+  const auto values = static_cast<std::int64_t>(weights.shape(2));
+  require(row.kh >= 1 && row.kw >= 1 && values >= 1, "weights must be [kh][kw][values of a position][32]");
+  require(reinterpret_cast<std::uintptr_t>(weights.data()) % 64 == 0, "weights must start on a 64-byte boundary");
+  require(stride >= 1 && width >= 1, "stride and width must be 1 or more");
+  require(channels >= 1 && channels <= PANEL, "channels must be 1 to 32");
+  require(static_cast<int>(image.shape(0)) >= row.kh &&
+              static_cast<std::int64_t>(image.shape(1)) >= std::int64_t{width - 1} * stride + row.kw &&
+              static_cast<std::int64_t>(image.shape(2)) == values,
+          "image must be [>= kh][>= (width - 1) * stride + kw][values of a position]");
+  require(image.stride(0) >= 0 && image.stride(1) == values && image.stride(2) == 1,
+          "positions of the image must lie side by side");
+  row.in = image.data();
+  row.row_stride = image.stride(0);
+  row.weights = weights.data();
+  row.stride = stride;
+  row.width = width;
+  row.channels = channels;
+  return row;
+}
+
+void conv_row(const std::string& isa, const Strided<const float, -1, -1, -1>& image,
+              const Packed<float, -1, -1, -1, PANEL>& weights, int stride, int width, int channels,
+              const std::string& act, const Packed<float, 4, PANEL>& scales, const Rows<const float>& shortcut,
+              const Rows<float>& out, const Rows<std::uint32_t>& codes) {
+  auto row = row_of<ftbnn::ConvRow, float>(image, weights, stride, width, channels);
+  row.channels_in = static_cast<int>(weights.shape(2));
+  row.end = epilogue(width, channels, act, scales, shortcut, out, codes);
+  kernels_named(isa).conv_row(row);
+}
+
+void bconv_row(const std::string& isa, const Strided<const std::uint64_t, -1, -1, -1>& image,
+               const Packed<std::uint64_t, -1, -1, -1, PANEL>& weights, int stride, int width, int channels,
+               const std::string& act, const Packed<float, 4, PANEL>& scales, bool zero_one,
+               const Packed<std::int32_t, -1, PANEL>& base, const Packed<std::uint8_t, -1>& border,
+               const Packed<std::int32_t, -1>& ones, const Rows<const float>& shortcut, const Rows<float>& out,
+               const Rows<std::uint32_t>& codes) {
+  auto row = row_of<ftbnn::BConvRow, std::uint64_t>(image, weights, stride, width, channels);
+  row.words = static_cast<int>(weights.shape(2));
+  row.zero_one = zero_one;
+  require(static_cast<int>(border.shape(0)) == width, "border must be [width]");
+  require(static_cast<int>(ones.shape(0)) == width, "ones must be [width]");
+  require(*std::max_element(border.data(), border.data() + width) < base.shape(0), "border names a class past base");
+  row.base = base.data();
+  row.border = border.data();
+  row.ones = ones.data();
+  row.end = epilogue(width, channels, act, scales, shortcut, out, codes);
+  kernels_named(isa).bconv_row(row);
+}
+
+void bind_kernels(nb::module_ m) {
+  m.doc() = "One row of each kernel, for tests; native/kernels/conv_row.h is the contract.";
+  m.def("conv_row", &conv_row, "isa"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "stride"_a,
+        "width"_a, "channels"_a, "act"_a, "scales"_a.noconvert(), "shortcut"_a.noconvert() = nb::none(),
+        "out"_a.noconvert() = nb::none(), "codes"_a.noconvert() = nb::none(),
+        "Real convolution of one output row; the rows of scales are scale, shift, left and right.");
+  m.def("bconv_row", &bconv_row, "isa"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "stride"_a,
+        "width"_a, "channels"_a, "act"_a, "scales"_a.noconvert(), "zero_one"_a, "base"_a.noconvert(),
+        "border"_a.noconvert(), "ones"_a.noconvert(), "shortcut"_a.noconvert() = nb::none(),
+        "out"_a.noconvert() = nb::none(), "codes"_a.noconvert() = nb::none(),
+        "Binary convolution of one output row; the rows of scales are scale, shift, left and right.");
+}
+
+template <typename Pixel>
+using Images = nb::ndarray<const Pixel, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Scores = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+nb::tuple shape_tuple(const ftbnn::Shape& shape) { return nb::make_tuple(shape.c, shape.h, shape.w); }
+
+// Files are read with the GIL released; what the operating system refuses is an OSError with its number.
+void open_engine(ftbnn::Engine* self, const std::string& path, int threads) {
+  require(threads >= 1 && threads <= 1024, "threads must be 1 to 1024");
+  try {
+    const nb::gil_scoped_release release;
+    new (self) ftbnn::Engine(ftbnn::read_model(path), threads);
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
+    throw nb::python_error();
+  }
+}
+
+template <typename Pixel>
+void run_engine(const ftbnn::Engine& engine, const Images<Pixel>& images, const Scores& scores) {
+  const ftbnn::Shape& in = engine.model().input();
+  const bool planar = std::is_same_v<Pixel, float>;
+  const auto extent = [&](int k) { return static_cast<int>(images.shape(k)); };
+  require(planar ? extent(1) == in.c && extent(2) == in.h && extent(3) == in.w
+                 : extent(1) == in.h && extent(2) == in.w && extent(3) == in.c,
+          "the images have another shape than the network's input");
+  require(images.shape(0) >= 1 && scores.shape(0) == images.shape(0) &&
+              scores.shape(1) == engine.model().output().elements(),
+          "scores must be [images][outputs]");
+  const nb::gil_scoped_release release;
+  engine.run(images.data(), extent(0), scores.data());
+}
+
+std::vector<double> profile_engine(const ftbnn::Engine& engine, const Images<float>& images, int rounds) {
+  const ftbnn::Shape& in = engine.model().input();
+  require(images.shape(0) == 1 && images.size() == in.elements() && rounds >= 1,
+          "profile takes one image of the input's shape");
+  const nb::gil_scoped_release release;
+  return engine.profile(images.data(), rounds);
+}
+
+// (path, kind, multiply-accumulates, output shape, bits per weight, bytes of weights in the file) of each operator.
+nb::list list_operators(const ftbnn::Engine& engine) {
+  nb::list rows;
+  for (std::size_t k = 0; k < engine.model().operators.size(); ++k) {
+    const ftbnn::Operator& op = engine.model().operators[k];
+    const ftbnn::Shape& out = engine.model().values[static_cast<std::size_t>(op.output)];
+    std::uint64_t real_bytes = 0;
+    if (op.weights != nullptr)
+      real_bytes = engine.plan().operators[k].macs / (out.elements() / static_cast<std::size_t>(out.c)) * sizeof(float);
+    const int bits = op.bits != nullptr ? 1 : op.weights != nullptr ? 32 : 0;
+    rows.append(nb::make_tuple(op.path, ftbnn::kind_name(op.kind), engine.plan().operators[k].macs, shape_tuple(out),
+                               bits, op.bits != nullptr ? op.bits_bytes : real_bytes));
+  }
+  return rows;
 }
 
 }  // namespace
@@ -27,4 +220,28 @@ NB_MODULE(_native, m) {
   m.def(
       "isa_in_use", [] { return std::string(ftbnn::isa_name(ftbnn::isa_in_use())); },
       "The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.");
+  bind_kernels(m.def_submodule("kernels"));
+  nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
+  nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
+      .def("__init__", &open_engine, "path"_a, "threads"_a)
+      .def("run_f32", &run_engine<float>, "images"_a, "scores"_a, "Normalised (N, C, H, W) images to (N, outputs).")
+      .def("run_u8", &run_engine<std::uint8_t>, "images"_a, "scores"_a, "8-bit (N, H, W, C) images to (N, outputs).")
+      .def("profile", &profile_engine, "image"_a, "rounds"_a,
+           "Seconds of the input's conversion and of each operator, the fastest of `rounds`.")
+      .def("operators", &list_operators,
+           nb::sig("def operators(self) -> list[tuple[str, str, int, tuple[int, int, int], int, int]]"),
+           "(path, kind, MACs, output shape, bits per weight, bytes of weights) of each operator.")
+      .def_prop_ro("name", [](const ftbnn::Engine& e) { return e.model().name; })
+      .def_prop_ro(
+          "input_shape", [](const ftbnn::Engine& e) { return shape_tuple(e.model().input()); },
+          nb::sig("def input_shape(self) -> tuple[int, int, int]"))
+      .def_prop_ro(
+          "output_shape", [](const ftbnn::Engine& e) { return shape_tuple(e.model().output()); },
+          nb::sig("def output_shape(self) -> tuple[int, int, int]"))
+      .def_prop_ro("mean", [](const ftbnn::Engine& e) { return e.model().mean; })
+      .def_prop_ro("std", [](const ftbnn::Engine& e) { return e.model().std; })
+      .def_prop_ro("resize", [](const ftbnn::Engine& e) { return e.model().resize; })
+      .def_prop_ro("class_names", [](const ftbnn::Engine& e) { return e.model().class_names; })
+      .def_prop_ro("isa", [](const ftbnn::Engine& e) { return std::string(ftbnn::isa_name(e.isa())); })
+      .def_prop_ro("threads", &ftbnn::Engine::threads);
 }

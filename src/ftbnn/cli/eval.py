@@ -1,4 +1,4 @@
-"""eval: accuracy of a trained network on a test set."""
+"""eval: accuracy of a trained network, or of a .ftbnn file, on a test set."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from ftbnn.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file")
+    parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch), a checkpoint or a .ftbnn file")
     parser.add_argument("--data", help="the data set (default: the one it was trained on)")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where its files are")
     parser.add_argument("--workers", type=int, default=0, help="processes that decode image files")
@@ -21,7 +21,14 @@ def run(args: argparse.Namespace) -> None:
 
     if args.workers < 0:
         raise UserError(f"--workers must be 0 or more, not {args.workers}")
-    scores = evaluate_named(args.checkpoint, args.data, args.data_dir, workers=args.workers)
+    if args.checkpoint.suffix == ".ftbnn":
+        from ftbnn.experiments.deploying import evaluate_file
+
+        if args.data is None:
+            raise UserError("a .ftbnn file does not say what it was trained on: give --data")
+        scores = evaluate_file(args.checkpoint, args.data, args.data_dir, workers=args.workers)
+    else:
+        scores = evaluate_named(args.checkpoint, args.data, args.data_dir, workers=args.workers)
     if args.json:
         print_json(scores)
         return
@@ -29,5 +36,5 @@ def run(args: argparse.Namespace) -> None:
         print(f"skipped a corrupt image: {path}", file=sys.stderr)
     print(
         f"{scores['checkpoint']} on {scores['data']}, {scores['val_images']} images: top-1 {scores['val_top1']:.2f} %, "
-        f"top-5 {scores['val_top5']:.2f} %, loss {scores['val_loss']:.4f}"
+        f"top-5 {scores['val_top5']:.2f} %" + (f", loss {scores['val_loss']:.4f}" if "val_loss" in scores else "")
     )

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ftbnn.cli import bench, budget, curves, data, design, info, models, train
+from ftbnn.cli import bench, budget, curves, data, design, export, info, inspect, models, predict, train
 from ftbnn.cli import eval as evaluate
 from ftbnn.errors import Stopped, UserError
 
@@ -20,6 +20,9 @@ VERBS = {
     "train": train,
     "eval": evaluate,
     "curves": curves,
+    "export": export,
+    "inspect": inspect,
+    "predict": predict,
     "bench": bench,
 }
 

@@ -1,0 +1,54 @@
+// Runs a model: images in, outputs out. Safe to call from many threads at once.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/threads.h"
+#include "engine/plan.h"
+#include "kernels/table.h"
+
+namespace ftbnn {
+
+// The memory of one run under way.
+struct Workspace {
+  explicit Workspace(const Plan& plan) : arena(plan.arena_floats), codes(plan.code_words), scratch(plan.scratch_ints) {}
+  AlignedArray<float> arena;
+  AlignedArray<std::uint64_t> codes;
+  AlignedArray<std::int32_t> scratch;
+};
+
+class Engine {
+ public:
+  Engine(Model model, int threads);
+
+  const Model& model() const { return model_; }
+  const Plan& plan() const { return plan_; }
+  Isa isa() const { return kernels_.isa; }
+  int threads() const { return pool_.threads(); }
+
+  // float32 images (batch, c, h, w), normalised already; output (batch, elements of the last value), channel-major.
+  void run(const float* images, int batch, float* output) const;
+  // 8-bit images (batch, h, w, c), normalised here as the file says.
+  void run(const std::uint8_t* images, int batch, float* output) const;
+  // Seconds that each operator took for one image, the fastest of `rounds` (index 0 is the input's conversion).
+  std::vector<double> profile(const float* image, int rounds) const;
+
+ private:
+  class Run;
+  template <typename Pixel>
+  void run_all(const Pixel* images, int batch, float* output) const;
+  std::unique_ptr<Workspace> take_workspace() const;
+  void give_back(std::unique_ptr<Workspace> workspace) const;
+
+  Model model_;
+  Plan plan_;
+  const Kernels& kernels_;
+  mutable ThreadPool pool_;
+  mutable std::mutex pool_mutex_, workspaces_mutex_;
+  mutable std::vector<std::unique_ptr<Workspace>> workspaces_;
+};
+
+}  // namespace ftbnn

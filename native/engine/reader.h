@@ -1,0 +1,13 @@
+// Reads a .ftbnn file (docs/format.md). Strict: what it accepts can be run without further checks.
+#pragma once
+
+#include <string>
+
+#include "engine/model.h"
+
+namespace ftbnn {
+
+Model parse(AlignedArray<std::uint8_t> bytes);  // throws FormatError
+Model read_model(const std::string& path);      // throws FormatError, or std::system_error if it cannot be read
+
+}  // namespace ftbnn

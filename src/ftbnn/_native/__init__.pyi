@@ -1,0 +1,77 @@
+"""The native core: what the CPU can do."""
+
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+from ftbnn._native import kernels as kernels
+import ftbnn.errors
+
+
+def cpu_name() -> str:
+    """Brand string of the CPU."""
+
+def cpu_features() -> list[str]:
+    """
+    Instruction sets the kernels care about that the CPU and the operating system both offer.
+    """
+
+def isas() -> list[str]:
+    """ISAs whose kernels may run here, best first."""
+
+def isa_in_use() -> str:
+    """
+    The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.
+    """
+
+class FormatError(ftbnn.errors.UserError):
+    pass
+
+class Engine:
+    """A loaded .ftbnn file."""
+
+    def __init__(self, path: str, threads: int) -> None: ...
+
+    def run_f32(self, images: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+        """Normalised (N, C, H, W) images to (N, outputs)."""
+
+    def run_u8(self, images: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+        """8-bit (N, H, W, C) images to (N, outputs)."""
+
+    def profile(self, image: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], rounds: int) -> list[float]:
+        """
+        Seconds of the input's conversion and of each operator, the fastest of `rounds`.
+        """
+
+    def operators(self) -> list[tuple[str, str, int, tuple[int, int, int], int, int]]:
+        """
+        (path, kind, MACs, output shape, bits per weight, bytes of weights) of each operator.
+        """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]: ...
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]: ...
+
+    @property
+    def mean(self) -> list[float]: ...
+
+    @property
+    def std(self) -> list[float]: ...
+
+    @property
+    def resize(self) -> int: ...
+
+    @property
+    def class_names(self) -> list[str]: ...
+
+    @property
+    def isa(self) -> str: ...
+
+    @property
+    def threads(self) -> int: ...

@@ -1,0 +1,34 @@
+"""export: turn a trained network into one .ftbnn file (or ONNX)."""
+
+import argparse
+from pathlib import Path
+
+from ftbnn.cli.output import print_json, require_torch, size
+from ftbnn.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: the run's name with .ftbnn or .onnx")
+    parser.add_argument("--format", choices=("ftbnn", "onnx"), default="ftbnn", help="default: ftbnn")
+
+
+def run(args: argparse.Namespace) -> None:
+    require_torch("ftbnn export")
+    from ftbnn.experiments.deploying import export_run
+
+    out = args.out or Path(f"{args.checkpoint.resolve().stem or 'model'}.{args.format}")
+    if out.is_dir():
+        raise UserError(f"{out} is a directory; -o takes a file")
+    report = export_run(args.checkpoint, out, onnx=args.format == "onnx")
+    if args.json:
+        print_json(report)
+        return
+    print(f"{out}: {size(report['size_bytes'])}, the fp32 state is {size(report['fp32_bytes'])}")
+    if "top1_agreement" in report:
+        print(
+            f"read back and run natively on {report['samples']} samples: same best class for "
+            f"{report['top1_agreement']:.1%}, median error {report['median_error']:.1e}"
+        )
+    elif report["median_error"] is not None:
+        print(f"checked in ONNX Runtime: median error {report['median_error']:.1e}")

@@ -1,0 +1,48 @@
+"""inspect: what a .ftbnn file holds, operator by operator. Needs no PyTorch."""
+
+import argparse
+from pathlib import Path
+
+from ftbnn.cli.output import print_json, size, table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="a .ftbnn file")
+    parser.add_argument("--profile", action="store_true", help="run it on a grey image and show where the time goes")
+    parser.add_argument("--threads", type=int, default=1, help="threads of --profile (default: 1)")
+
+
+def run(args: argparse.Namespace) -> None:
+    import numpy as np
+
+    from ftbnn.runtime import load
+
+    model = load(args.model, threads=args.threads)
+    rows = model.operators()
+    times = []
+    if args.profile:
+        times = model.profile(np.zeros((1, *model.input_shape), np.float32))[1:]
+        rows = [row | {"time_ms": t.time_ms, "gmacs_per_s": t.gmacs_per_s} for row, t in zip(rows, times, strict=True)]
+    file_bytes = args.model.stat().st_size
+    if args.json:
+        facts = {"name": model.name, "input_shape": model.input_shape, "classes": model.class_names}
+        print_json(facts | {"size_bytes": file_bytes, "isa": model.isa, "operators": rows})
+        return
+    shape = "x".join(map(str, model.input_shape))
+    print(f"{model.name or args.model.name}: {size(file_bytes)}, input {shape}, {len(model.class_names)} class names")
+    header = ["operator", "kind", "output", "MACs M", "weight bits", "weights"]
+    cells = [
+        [
+            row["path"],
+            row["kind"],
+            "x".join(map(str, row["output_shape"])),
+            f"{row['macs'] / 1e6:.3f}",
+            row["weight_bits"],
+            size(row["weight_bytes"]),
+            *([f"{row['time_ms']:.4f}", f"{row['gmacs_per_s']:.1f}"] if times else []),
+        ]
+        for row in rows
+    ]
+    print(table([*header, *(["ms", "GMAC/s"] if times else [])], cells))
+    if times:
+        print(f"{sum(t.time_ms for t in times):.3f} ms in all, {model.threads} threads, {model.isa}")

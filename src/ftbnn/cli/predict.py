@@ -1,0 +1,42 @@
+"""predict: classify pictures with a .ftbnn file. Needs no PyTorch."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ftbnn.cli.output import print_json
+from ftbnn.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="a .ftbnn file")
+    parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files of any size")
+    parser.add_argument("--top", type=int, default=5, help="how many classes to show")
+    parser.add_argument("--threads", type=int, help="default: one per core")
+
+
+def run(args: argparse.Namespace) -> None:
+    import numpy as np
+
+    from ftbnn.runtime import load
+    from ftbnn.runtime.images import read_picture
+
+    if args.top < 1:
+        raise UserError(f"--top must be 1 or more, not {args.top}")
+    model = load(args.model, threads=args.threads)
+    scores = model([read_picture(path) for path in args.images])
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    answers: list[dict[str, Any]] = []
+    for path, row in zip(args.images, shares, strict=True):
+        best = np.argsort(-row, kind="stable")[: args.top]
+        names = [model.class_names[k] if model.class_names else str(k) for k in best]
+        top = [{"class": name, "index": int(k), "share": float(row[k])} for name, k in zip(names, best, strict=True)]
+        answers.append({"image": str(path), "top": top})
+    if args.json:
+        print_json(answers)
+        return
+    for answer in answers:
+        print(answer["image"])
+        for row in answer["top"]:
+            print(f"  {row['share']:7.2%}  {row['class']}")

@@ -1,0 +1,83 @@
+"""From a run to a file, and a file's accuracy: training, export and runtime put together."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ftbnn.data import load as load_data
+from ftbnn.data.batches import Batches
+from ftbnn.data.imagefolder import SIZE, TEST_SIDE
+from ftbnn.errors import UserError
+from ftbnn.export import export, export_onnx
+from ftbnn.export.verify import verify
+from ftbnn.runtime import load as load_file
+from ftbnn.training.run import load_network
+
+SAMPLES = 64
+
+
+def export_run(path: Path, out: Path, *, onnx: bool = False) -> dict[str, Any]:
+    """Exports a run's best epoch or a checkpoint, reads the file back and compares it on made images."""
+    network, state = load_network(path)
+    spec = state["spec"]
+    if spec is None:
+        raise UserError(
+            f"{path} was trained on data of your own: call ftbnn.export.export(module, example_input, path)"
+        )
+    side = spec["image_size"]
+    samples = torch.randn(SAMPLES, spec["channels"], side, side, generator=torch.Generator().manual_seed(0))
+    if onnx:
+        made = export_onnx(network, samples[:2], out)
+        fp32 = sum(4 * t.numel() for t in network.state_dict().values() if t.is_floating_point())
+        return {
+            "path": str(out),
+            "size_bytes": made.size_bytes,
+            "fp32_bytes": fp32,
+            "median_error": made.relative_error,
+        }
+    report = export(
+        network,
+        samples[:2],
+        out,
+        name=state["model_spec"]["name"],
+        mean=spec["mean"],
+        std=spec["std"],
+        class_names=spec["class_names"],
+        resize=round(side * TEST_SIDE / SIZE) if spec["augment"] == "imagenet" else side,
+    )
+    agreement = verify(network, out, samples)
+    return {
+        "path": str(out),
+        "size_bytes": report.size_bytes,
+        "fp32_bytes": report.fp32_bytes,
+        "operators": report.operators,
+        "samples": agreement.images,
+        "top1_agreement": agreement.top1,
+        "median_error": agreement.median_error,
+    }
+
+
+def evaluate_file(path: Path, data: str, data_dir: Path | None, *, workers: int = 0) -> dict[str, Any]:
+    """Accuracy of a .ftbnn file on the test split of a data set."""
+    model = load_file(path)
+    channels, height, _ = model.input_shape
+    source = load_data(data, data_dir, image_size=height if data in ("imagefolder", "synthetic") else None)
+    spec = source.spec
+    if (spec.channels, spec.image_size) != (channels, height):
+        theirs = f"{spec.channels}x{spec.image_size}x{spec.image_size}"
+        raise UserError(f"{path} takes {channels}x{height}x{height} images; {data} has {theirs}")
+    top1 = top5 = count = 0
+    corrupt: list[str] = []
+    for batch in Batches(source.val, spec, batch_size=64, shuffle=False, workers=workers).epoch(0):
+        corrupt += batch.corrupt
+        if not len(batch):
+            continue
+        scores, labels = model(batch.images.numpy()), batch.labels.numpy()
+        ranked = np.argsort(-scores, axis=1, kind="stable")[:, : min(5, scores.shape[1])] == labels[:, None]
+        top1, top5, count = top1 + ranked[:, 0].sum(), top5 + ranked.any(axis=1).sum(), count + len(labels)
+    if not count:
+        raise UserError("the test split has no image that can be read")
+    facts = {"checkpoint": str(path), "data": data, "val_images": count, "val_corrupt": corrupt}
+    return facts | {"val_top1": 100 * float(top1) / count, "val_top5": 100 * float(top5) / count}

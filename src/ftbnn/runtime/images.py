@@ -1,0 +1,48 @@
+"""Photos as networks want them: the shorter side resized, the centre cut out, grey or colour as asked. Pillow only."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from ftbnn.errors import UserError
+
+Box = tuple[float, float, float, float]
+
+
+def read_picture(path: Path) -> NDArray[np.uint8]:
+    """The pixels of a picture file, 8-bit grey or RGB, turned as its EXIF orientation says."""
+    try:
+        with Image.open(path) as file:
+            picture = ImageOps.exif_transpose(file)
+            return np.asarray(picture if picture.mode in ("L", "RGB") else picture.convert("RGB"))
+    except FileNotFoundError:
+        raise UserError(f"no picture at {path}") from None
+    except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} cannot be read as a picture: {reason}") from error
+
+
+def crop_box(size: tuple[int, int], part: tuple[float, float], *, across: float = 0.5, down: float = 0.5) -> Box:
+    """A box of `part` (width, height) of the shorter side, in pixels of the image; `across` and `down` say where."""
+    width, height = size
+    wide, high = (share * min(size) for share in part)
+    left, top = across * (width - wide), down * (height - high)
+    return left, top, left + wide, top + high
+
+
+def centre_view(image: NDArray[Any], *, channels: int, size: tuple[int, int], side: int) -> NDArray[np.uint8]:
+    """uint8 (H, W) or (H, W, C) to (height, width, channels): shorter side to `side`, centre crop, one resampling."""
+    if image.ndim == 3 and image.shape[2] not in (1, 3, 4):
+        raise UserError(f"an image has 1, 3 or 4 channels, not {image.shape[2]}")
+    picture = Image.fromarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
+    if channels not in (1, 3):
+        raise UserError(f"the network takes {channels} channels; give it images of its own size")
+    height, width = size
+    part = (min(1.0, width / side), min(1.0, height / side))
+    box = crop_box(picture.size, part)
+    view = picture.convert("L" if channels == 1 else "RGB")
+    view = view.resize((width, height), Image.Resampling.BILINEAR, box=box)
+    return np.asarray(view, np.uint8).reshape(height, width, channels)

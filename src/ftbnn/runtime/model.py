@@ -1,0 +1,120 @@
+"""A .ftbnn file as a function: images in, scores out."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftbnn import _native
+from ftbnn.errors import UserError
+from ftbnn.runtime.images import centre_view
+
+Images = NDArray[Any] | Sequence[NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """One operator's part of a run."""
+
+    path: str
+    kind: str
+    time_ms: float
+    share: float
+    gmacs_per_s: float  # 0 for an operator without multiply-accumulates
+
+
+class Model:
+    """A loaded network. May be called from several threads at once; the GIL is released while it runs."""
+
+    def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise UserError(f"threads must be 1 or more, not {threads}")
+        try:
+            self._engine = _native.Engine(os.fspath(path), threads or len(os.sched_getaffinity(0)))
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        except UserError as error:  # a FormatError
+            raise type(error)(f"{path}: {error}") from None
+        self.name: str = self._engine.name
+        self.input_shape: tuple[int, int, int] = self._engine.input_shape
+        self.output_shape: tuple[int, int, int] = self._engine.output_shape
+        self.class_names: list[str] = self._engine.class_names
+        self.threads: int = self._engine.threads
+        self.isa: str = self._engine.isa
+
+    def __call__(self, images: Images) -> NDArray[np.float32]:
+        """Scores (N, outputs).
+
+        Takes float32 (N, C, H, W), normalised already and of the network's size; or 8-bit images of any size, (H, W, C)
+        or (H, W), a batch (N, H, W, C) or a list of them, which are resized and normalised as the file says.
+        """
+        batch = self._batch(images)
+        out = np.empty((len(batch), int(np.prod(self.output_shape))), np.float32)
+        if batch.dtype == np.uint8:
+            self._engine.run_u8(batch, out)
+        else:
+            self._engine.run_f32(batch, out)
+        return out
+
+    def profile(self, images: Images, *, rounds: int = 20) -> list[OperatorTime]:
+        """Where the time goes for one image: the fastest of `rounds` for each operator."""
+        if rounds < 1:
+            raise UserError(f"rounds must be 1 or more, not {rounds}")
+        batch = self._batch(images)[:1]
+        if batch.dtype == np.uint8:
+            mean, std = (np.asarray(v, np.float32) for v in (self._engine.mean, self._engine.std))
+            batch = np.ascontiguousarray(((batch / np.float32(255) - mean) / std).transpose(0, 3, 1, 2), np.float32)
+        seconds = self._engine.profile(batch, rounds)
+        rows = [{"path": "", "kind": "input", "macs": 0}, *self.operators()]
+        total = sum(seconds)
+        return [
+            OperatorTime(
+                row["path"], row["kind"], 1e3 * taken, taken / total, 1e-9 * row["macs"] / taken if taken else 0.0
+            )
+            for row, taken in zip(rows, seconds, strict=True)
+        ]
+
+    def operators(self) -> list[dict[str, Any]]:
+        """What the network is made of."""
+        keys = ("path", "kind", "macs", "output_shape", "weight_bits", "weight_bytes")
+        return [dict(zip(keys, row, strict=True)) for row in self._engine.operators()]
+
+    def _batch(self, images: Images) -> NDArray[Any]:
+        channels, height, width = self.input_shape
+        if isinstance(images, np.ndarray) and images.dtype == np.float32:
+            if images.ndim != 4 or images.shape[1:] != self.input_shape:
+                raise UserError(f"float images must be (N, {channels}, {height}, {width}), not {images.shape}")
+            if not len(images):
+                raise UserError("the batch is empty")
+            if not np.isfinite(images).all():
+                raise UserError("the images have values that are not finite (NaN or infinity)")
+            return np.ascontiguousarray(images)
+        if isinstance(images, np.ndarray) and images.dtype != np.uint8:
+            raise UserError(f"images must be float32 or uint8, not {images.dtype}")
+        if isinstance(images, np.ndarray) and images.ndim == 4 and images.shape[1:] == (height, width, channels):
+            if not len(images):
+                raise UserError("the batch is empty")
+            return np.ascontiguousarray(images)
+        several = list(images) if not isinstance(images, np.ndarray) or images.ndim == 4 else [images]
+        if not several:
+            raise UserError("the batch is empty")
+        return np.stack([self._fit(np.asarray(image)) for image in several])
+
+    def _fit(self, image: NDArray[Any]) -> NDArray[np.uint8]:
+        """An 8-bit image of any size as the network wants it."""
+        if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
+            raise UserError(f"an image must be uint8 (H, W) or (H, W, C), not {image.dtype} {image.shape}")
+        channels, height, width = self.input_shape
+        image = image[:, :, None] if image.ndim == 2 else image
+        if image.shape == (height, width, channels):
+            return image
+        return centre_view(image, channels=channels, size=(height, width), side=self._engine.resize)
+
+
+def load(path: str | Path, *, threads: int | None = None) -> Model:
+    """Opens a .ftbnn file. Raises FormatError if it is not one, UserError if it cannot be read."""
+    return Model(path, threads=threads)

@@ -1,0 +1,140 @@
+"""From a run to one file, with and without Python."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ftbnn.cli.main import main
+from ftbnn.data import load as load_data
+from ftbnn.runtime import load
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    """A network trained for a moment on the digits, and its file."""
+    folder = tmp_path_factory.mktemp("deploy")
+    run, path = folder / "run", folder / "digits.ftbnn"
+    train = ["train", "ftbnn18", "--width", "8", "--set", "epochs=4", "--out", str(run), "--threads", "1"]
+    assert main(train) == 0
+    assert main(["export", str(run), "-o", str(path)]) == 0
+    return run, path
+
+
+def test_export_reports_sizes_and_agreement(deployed, tmp_path, capsys):
+    run, _ = deployed
+    assert main(["export", str(run), "-o", str(tmp_path / "again.ftbnn"), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["size_bytes"] == (tmp_path / "again.ftbnn").stat().st_size
+    assert report["size_bytes"] < report["fp32_bytes"] / 6
+    assert report["top1_agreement"] >= 0.98
+    assert (tmp_path / "again.ftbnn").read_bytes() == deployed[1].read_bytes(), "the same bytes every time"
+
+
+def test_the_file_is_as_accurate_as_the_checkpoint(deployed, capsys):
+    run, path = deployed
+    assert main(["eval", str(run), "--json"]) == 0
+    checkpoint = json.loads(capsys.readouterr().out)
+    assert main(["eval", str(path), "--data", "digits", "--json"]) == 0
+    packed = json.loads(capsys.readouterr().out)
+    assert packed["val_images"] == checkpoint["val_images"]
+    assert packed["val_top1"] == pytest.approx(checkpoint["val_top1"], abs=0.35)  # one image of 297
+
+
+def test_predict_reads_pictures_of_any_kind(deployed, tmp_path, capsys):
+    _, path = deployed
+    digits = load_data("digits", None).val
+    picture = tmp_path / "digit.png"
+    Image.fromarray(digits.images[0, 0].numpy()).save(picture)
+    Image.new("RGB", (300, 200), (9, 9, 9)).save(tmp_path / "photo.jpg")
+    assert main(["predict", str(path), str(picture), str(tmp_path / "photo.jpg"), "--top", "3", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert len(first["top"]) == len(second["top"]) == 3
+    expected = int(load(path)(digits.images[:1].permute(0, 2, 3, 1).numpy())[0].argmax())
+    assert first["top"][0]["index"] == expected
+    assert main(["predict", str(path), str(picture)]) == 0
+    assert "%" in capsys.readouterr().out
+
+
+def test_inspect(deployed, capsys):
+    _, path = deployed
+    assert main(["inspect", str(path), "--profile"]) == 0
+    text = capsys.readouterr().out
+    assert "stage1.0.conv" in text
+    assert "GMAC/s" in text
+    assert main(["inspect", str(path), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["operators"]) > 16
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["predict", "{file}", "none.png"], "no picture at none.png"),
+        (["predict", "none.ftbnn", "none.png"], "cannot read none.ftbnn"),
+        (["predict", "{file}", "{file}"], "cannot be read as a picture"),
+        (["predict", "{file}", "{file}", "--top", "0"], "--top"),
+        (["inspect", "{run}"], "cannot read"),
+        (["inspect", "{run}/recipe.json"], "not a .ftbnn file"),
+        (["eval", "{file}"], "--data"),
+        (["eval", "{file}", "--data", "synthetic"], "takes 1x8x8"),
+        (["export", "nothing/here"], "no checkpoint"),
+        (["export", "{run}", "-o", "{run}"], "is a directory"),
+        (["export", "{run}", "-o", "/no/such/folder/x.ftbnn"], "/no/such/folder"),
+    ],
+)
+def test_mistakes_are_one_line(deployed, argv, message, capsys):
+    run, path = deployed
+    assert main([word.format(file=path, run=run) for word in argv]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_without_torch_a_file_still_predicts(deployed, tmp_path):
+    """The light install: an import hook that refuses torch."""
+    _, path = deployed
+    picture = tmp_path / "digit.png"
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(picture)
+    code = "import sys; sys.modules['torch'] = None\nfrom ftbnn.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = ["predict", str(path), str(picture)]
+    subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
+
+
+def test_a_c_program_gives_the_same_answer(deployed, tmp_path):
+    """Configured, built and installed as a user of the C API would; run on a raw image."""
+    _, path = deployed
+    tools = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    build, prefix = tmp_path / "build", tmp_path / "prefix"
+    configure = ["cmake", "-S", str(ROOT), "-B", str(build), "-DFTBNN_C=ON", "-DCMAKE_BUILD_TYPE=Release"]
+    for command in (
+        configure,
+        ["cmake", "--build", str(build), "--parallel", "2"],
+        ["cmake", "--install", str(build), "--prefix", str(prefix)],
+    ):
+        subprocess.run(command, check=True, capture_output=True, env=tools)
+    assert (prefix / "include" / "ftbnn.h").exists()
+    assert list(prefix.glob("lib*/libftbnn.so"))
+    image = load_data("digits", None).val.images[3, 0].numpy()
+    (tmp_path / "image.raw").write_bytes(image.tobytes())
+    classify = str(build / "classify")
+    result = subprocess.run(
+        [classify, str(path), str(tmp_path / "image.raw")], capture_output=True, text=True, check=True
+    )
+    index, name, score = result.stdout.split()
+    scores = load(path)(image[:, :, None])[0]
+    assert (int(index), name) == (int(scores.argmax()), str(scores.argmax()))
+    assert float(score) == pytest.approx(float(scores.max()), abs=1e-5)
+    wrong = subprocess.run(
+        [classify, __file__, str(tmp_path / "image.raw")], capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 2
+    assert "not a .ftbnn file" in wrong.stderr
+    shutil.rmtree(build)

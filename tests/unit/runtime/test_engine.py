@@ -1,0 +1,302 @@
+"""The native engine against PyTorch: every network of the registry, every ISA, bit for bit where numbers allow it."""
+
+import os
+import struct
+import subprocess
+import sys
+import threading
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ftbnn import _native
+from ftbnn.errors import UserError
+from ftbnn.export import export
+from ftbnn.models import REGISTRY, build, find
+from ftbnn.nn import FPReLU, ScaledBConv, Sign
+from ftbnn.runtime import load
+
+ISAS = [isa for isa in _native.isas() if isa != "amx"]  # amx runs avx512's kernels so far
+NETWORKS = [name for name, entry in REGISTRY.items() if entry.width] + ["ftbnn-d18-g3-v9", "ftbnn-d34-g5-v7"]
+# Sums of a few thousand floats in another order; a sign next to 0 may turn with it, which no tolerance covers: the
+# networks here have none that do.
+RELATIVE_ERROR = 1e-4
+
+
+def small(name, size=32):
+    """The network at a small size, with the images it takes."""
+    entry = find(name)
+    stem = "small" if entry.has_stems else None
+    network = build(name, classes=5, width=8 if entry.width else None, stem=stem).eval()
+    images = torch.randn(3, entry.in_channels, size, size, generator=torch.Generator().manual_seed(1))
+    return network, images
+
+
+def randomise(network):
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2.0)
+            module.weight.data.normal_()
+            module.bias.data.normal_()
+            module.weight.data[0] = 0.0
+        elif isinstance(module, FPReLU):
+            module.left.data.uniform_(-1, 2)
+            module.right.data.uniform_(-1, 2)
+
+
+def make_dyadic(network):
+    """Every number a small multiple of a power of two, few enough bits to stay exact in float, whatever the order."""
+    for path, module in network.named_modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.copy_(torch.randint(-2, 3, module.running_mean.shape))
+            module.running_var.fill_(1.0)
+            module.eps = 0.0
+            module.weight.data = torch.full(module.weight.shape, 1.0 if "shortcut" in path else 0.25)
+            module.weight.data *= torch.randint(0, 2, module.weight.shape) * 2 - 1
+            module.bias.data = torch.randint(-2, 3, module.bias.shape) / 4
+        elif isinstance(module, FPReLU | nn.PReLU):
+            for slope in module.parameters():
+                slope.data = torch.randint(-1, 2, slope.shape).float()
+        elif isinstance(module, nn.Conv2d | nn.Linear):
+            for parameter in module.parameters():
+                parameter.data = torch.randint(-1, 2, parameter.shape) * (torch.rand(parameter.shape) < 0.3).float()
+        elif isinstance(module, ScaledBConv):
+            module.weight.data = module.weight.data.sign() / 2  # the mean magnitude is 1/2
+
+
+def run_as(isa, path, images, threads=1):
+    """Runs the file in a process where FTBNN_ISA forces the kernels."""
+    code = (
+        "import sys, numpy as np; from ftbnn.runtime import load\n"
+        "m = load(sys.argv[1], threads=int(sys.argv[2])); assert m.isa == sys.argv[3]\n"
+        "np.save(sys.argv[5], m(np.load(sys.argv[4])))"
+    )
+    given, made = path.with_suffix(".in.npy"), path.with_suffix(f".{isa}.npy")
+    np.save(given, images)
+    words = [str(path), str(threads), isa, str(given), str(made)]
+    subprocess.run([sys.executable, "-c", code, *words], env=os.environ | {"FTBNN_ISA": isa}, check=True)
+    return np.load(made)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_outputs_are_pytorchs_and_do_not_depend_on_threads_or_batch(name, tmp_path):
+    network, images = small(name)
+    randomise(network)
+    path = tmp_path / "net.ftbnn"
+    export(network, images[:2], path)
+    with torch.no_grad():
+        expected = network(images).numpy()
+    model = load(path, threads=1)
+    got = model(images.numpy())
+    np.testing.assert_allclose(got, expected, atol=RELATIVE_ERROR * np.abs(expected).max())
+    assert np.array_equal(load(path, threads=3)(images.numpy()), got)
+    assert np.array_equal(np.concatenate([model(images[k : k + 1].numpy()) for k in range(3)]), got)
+    assert np.array_equal(model(images.numpy()), got), "a second run finds the memory of the first"
+
+
+# Not exact in any order: real-valued networks multiply bits layer by layer, and the derived ones divide by 9 in their
+# average pools.
+DYADIC = [name for name in NETWORKS if "-d" not in name and name not in ("resnet18", "resnet34", "toy-linear")]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_dyadic_networks_agree_to_the_last_bit(isa, tmp_path):
+    for name in DYADIC:
+        network, images = small(name, size=28 if name.startswith("toy") else 32)
+        make_dyadic(network)
+        images = torch.randint(-3, 4, images.shape).float()
+        path = tmp_path / f"{name}.ftbnn"
+        export(network, images[:2], path)
+        with torch.no_grad():
+            expected = network(images).numpy()
+        assert np.array_equal(run_as(isa, path, images.numpy()), expected), name
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_isa_gives_the_derived_networks_answers(isa, tmp_path):
+    network, images = small("ftbnn-d18-g3-v9")
+    path = tmp_path / "net.ftbnn"
+    export(network, images[:2], path)
+    with torch.no_grad():
+        expected = network(images).numpy()
+    got = run_as(isa, path, images.numpy(), threads=2)
+    np.testing.assert_allclose(got, expected, atol=RELATIVE_ERROR * np.abs(expected).max())
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    torch.manual_seed(0)
+    network = build("toy-relu", width=4, classes=3).eval()
+    path = tmp_path_factory.mktemp("tiny") / "tiny.ftbnn"
+    export(
+        network,
+        torch.zeros(2, 1, 28, 28),
+        path,
+        name="tiny",
+        mean=[0.5],
+        std=[0.25],
+        class_names=["a", "b", "c"],
+        resize=32,
+    )
+    return network, path
+
+
+def test_what_travels_in_the_file(tiny):
+    model = load(tiny[1])
+    assert (model.name, model.input_shape, model.class_names) == ("tiny", (1, 28, 28), ["a", "b", "c"])
+    kinds = [row["kind"] for row in model.operators()]
+    assert kinds.count("bconv") == 2
+    assert {row["weight_bits"] for row in model.operators() if row["kind"] == "bconv"} == {1}
+
+
+def test_eight_bit_images_are_normalised_and_fitted(tiny):
+    network, path = tiny
+    model = load(path)
+    image = np.random.default_rng(0).integers(0, 256, (28, 28, 1), dtype=np.uint8)
+    with torch.no_grad():
+        expected = network(torch.from_numpy((image / 255.0 - 0.5) / 0.25).float().permute(2, 0, 1)[None]).numpy()
+    np.testing.assert_allclose(model(image), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(model([image, image[:, :, 0]]), np.repeat(model(image), 2, axis=0))
+    other = np.zeros((90, 61, 3), np.uint8)
+    assert model([other, image]).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros((1, 28, 28), np.float32), "must be"),
+        (np.zeros((1, 3, 28, 28), np.float32), "must be"),
+        (np.zeros((0, 1, 28, 28), np.float32), "empty"),
+        (np.zeros((0, 28, 28, 1), np.uint8), "empty"),
+        ([], "empty"),
+        (np.zeros((1, 1, 28, 28), np.float64), "float32 or uint8"),
+        (np.full((1, 1, 28, 28), np.nan, np.float32), "not finite"),
+        ([np.zeros((4, 4, 2), np.uint8)], "channels"),
+        ([np.zeros((0, 4), np.uint8)], "uint8"),
+        ([np.zeros((4, 4))], "uint8"),
+    ],
+)
+def test_wrong_images_are_one_line(tiny, images, message):
+    with pytest.raises(UserError, match=message):
+        load(tiny[1])(images)
+
+
+def test_eight_threads_at_once_get_the_right_answers(tiny):
+    model = load(tiny[1], threads=2)
+    images = np.random.default_rng(0).normal(size=(8, 1, 28, 28)).astype(np.float32)
+    expected = model(images)
+    wrong = []
+
+    def work(k):
+        for _ in range(50):
+            if not np.array_equal(model(images[k : k + 1]), expected[k : k + 1]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_profile_names_every_operator(tiny):
+    model = load(tiny[1])
+    rows = model.profile(np.zeros((1, 1, 28, 28), np.float32), rounds=2)
+    assert len(rows) == 1 + len(model.operators())
+    assert sum(row.share for row in rows) == pytest.approx(1)
+
+
+def refuse(path, data):
+    path.write_bytes(data)
+    with pytest.raises(_native.FormatError) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_truncations_at_every_length_are_refused(tiny, tmp_path):
+    data = tiny[1].read_bytes()
+    lengths = [*range(0, 200), *range(200, len(data), 97), len(data) - 1]
+    for length in lengths:
+        refuse(tmp_path / "cut.ftbnn", data[:length])
+
+
+def test_flipped_bits_are_refused(tiny, tmp_path):
+    data = tiny[1].read_bytes()
+    generator = np.random.default_rng(0)
+    for position in generator.integers(0, 8 * len(data), 10_000):
+        broken = bytearray(data)
+        broken[position // 8] ^= 1 << (position % 8)
+        refuse(tmp_path / "flip.ftbnn", bytes(broken))
+
+
+def sealed(data):
+    """The file with its checksums made right again, as someone who means harm would."""
+    graph_bytes, payload_at = struct.unpack_from("<QQ", data, 16)
+    data = bytearray(data)
+    struct.pack_into("<II", data, 40, zlib.crc32(data[64 : 64 + graph_bytes]), zlib.crc32(data[payload_at:]))
+    struct.pack_into("<I", data, 60, zlib.crc32(data[:60]))
+    return bytes(data)
+
+
+def test_flipped_bits_behind_right_checksums_never_crash(tiny, tmp_path):
+    """What slips through is another network of the same kind; it must load or be refused, and run or be refused."""
+    data = tiny[1].read_bytes()
+    graph_bytes = struct.unpack_from("<Q", data, 16)[0]
+    generator = np.random.default_rng(1)
+    path = tmp_path / "sealed.ftbnn"
+    loaded = 0
+    for position in generator.integers(64 * 8, (64 + graph_bytes) * 8, 1500):
+        broken = bytearray(data)
+        broken[position // 8] ^= 1 << (position % 8)
+        path.write_bytes(sealed(bytes(broken)))
+        try:
+            model = load(path, threads=1)
+            model(np.zeros((1, *model.input_shape), np.float32))
+            loaded += 1
+        except UserError:
+            pass
+    assert loaded > 0
+
+
+def test_a_later_version_and_a_payload_of_nan_are_refused(tiny, tmp_path):
+    data = bytearray(tiny[1].read_bytes())
+    later = bytearray(data)
+    struct.pack_into("<I", later, 8, 2)
+    refuse(tmp_path / "later.ftbnn", sealed(bytes(later)))
+    payload_at = struct.unpack_from("<Q", data, 24)[0]
+    data[payload_at:] = b"\xff" * (len(data) - payload_at)
+    refuse(tmp_path / "nan.ftbnn", sealed(bytes(data)))
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path):
+    for path in (tmp_path / "none.ftbnn", tmp_path):
+        with pytest.raises(UserError, match="cannot read"):
+            load(path)
+    with pytest.raises(UserError, match="threads"):
+        load(tmp_path, threads=0)
+
+
+def test_the_runtime_loads_no_torch(tiny):
+    code = "import sys; from ftbnn.runtime import load; load(sys.argv[1]); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code, str(tiny[1])], check=True)
+
+
+def test_a_value_that_only_binary_convolutions_read_has_no_real_form(tmp_path):
+    """Sign -> BConv chains without shortcut: the engine keeps bits alone, and the answers stay."""
+    from ftbnn.nn import BConv
+
+    network = nn.Sequential(
+        nn.Conv2d(1, 64, 3), nn.BatchNorm2d(64), Sign(), BConv(64, 32), nn.BatchNorm2d(32), Sign(), BConv(32, 3)
+    ).eval()
+    images = torch.randn(2, 1, 9, 11)
+    path = tmp_path / "chain.ftbnn"
+    export(network, images, path)
+    with torch.no_grad():
+        expected = network(images).flatten(1).numpy()
+    np.testing.assert_allclose(load(path)(images.numpy()), expected, atol=1e-4)
