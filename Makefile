@@ -18,10 +18,12 @@ demo: $(READY)  ## show what the project does
 	@$(BIN)/ftbnn train ftbnn18 --data digits --out runs/demo
 	@echo "== the best epoch, evaluated from its checkpoint"
 	@$(BIN)/ftbnn eval runs/demo
-	@echo "== what it costs"
-	@$(BIN)/ftbnn budget ftbnn18 --width 16 --stem small --image-size 8 --classes 10 --in-channels 1
-	@echo "== the paper's derived networks, counted from real modules"
-	@$(BIN)/ftbnn budget --paper
+	@echo "== packed into one file, read back and compared"
+	@$(BIN)/ftbnn export runs/demo -o runs/demo/digits.ftbnn
+	@echo "== the file, evaluated by the native engine"
+	@$(BIN)/ftbnn eval runs/demo/digits.ftbnn --data digits
+	@echo "== where its time goes, one thread"
+	@$(BIN)/ftbnn inspect runs/demo/digits.ftbnn --profile
 
 test: lint types unit  ## lint, types and all tests
 
