@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from ftbnn.data import SOURCES, load
-from ftbnn.data.download import INSTEAD, REMOTES
 from ftbnn.data.batches import FILE_AUGMENTS
+from ftbnn.data.download import INSTEAD, REMOTES
 from ftbnn.data.transforms import ARRAY_AUGMENTS
 from ftbnn.errors import UserError
 
