@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "runtime": {"_native"},
     "cli": {"bench", "experiments", "training", "data", "models", "budget", "export", "runtime", "nn", "_native"},
 }
-EVERYONE = {"errors"}
+EVERYONE = {"errors", "files"}
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 

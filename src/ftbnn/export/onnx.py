@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ftbnn.errors import UserError
 from ftbnn.export.trace import evaluating, first_line, is_leaf
-from ftbnn.export.write import write_whole
+from ftbnn.files import write_atomically
 from ftbnn.nn import BConv, FPReLU, Sign
 
 OPSET = 17
@@ -111,7 +111,7 @@ def export_onnx(module: nn.Module, example_input: Tensor, path: Path | str) -> O
             raise UserError(f"PyTorch cannot write this network as ONNX: {first_line(error)}") from error
     data = buffer.getvalue()
     relative_error = _check(module, example_input, data)
-    write_whole(Path(path), data)
+    write_atomically(Path(path), data)
     return OnnxReport(Path(path), len(data), relative_error)
 
 

@@ -1,7 +1,5 @@
 """The .ftbnn file of a graph, byte for byte as docs/format.md has it."""
 
-import errno
-import os
 import struct
 import zlib
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ from ftbnn.errors import UserError
 from ftbnn.export.graph import AvgPool, BConv, Channels, Conv, Fused, Graph, Linear, MaxPool, Operator, Value, Window
 from ftbnn.export.pack import pack
 from ftbnn.export.trace import ExportError
+from ftbnn.files import write_atomically
 
 MAGIC = b"\x89FTBNN\r\n"
 VERSION = 1
@@ -165,21 +164,5 @@ def encode(graph: Graph, info: InputInfo) -> bytes:
 def write(graph: Graph, path: Path, info: InputInfo) -> int:
     """Writes the file, whole or not at all, and returns its size in bytes."""
     data = encode(graph, info)
-    write_whole(path, data)
+    write_atomically(path, data)
     return len(data)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes under another name, flushes to the disk, renames: a crash leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise UserError(f"the disk is full: {path} was not written ({len(data) / 1e6:.1f} MB needed)") from error
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError
+from ftbnn.files import write_atomically
 from ftbnn.nn import BConv, FPReLU
-from ftbnn.training.checkpoint import write_atomically
 
 
 class Recorder:

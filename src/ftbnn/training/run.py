@@ -21,6 +21,7 @@ from torch import nn
 
 from ftbnn import _native
 from ftbnn.errors import UserError
+from ftbnn.files import write_atomically
 from ftbnn.models import build
 from ftbnn.models.own import is_own, load_own
 from ftbnn.nn import BConv, Sign
@@ -61,7 +62,7 @@ class RunDir:
         return self.path / "metrics.jsonl"
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
-        checkpoint.write_atomically(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
+        write_atomically(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
         file = self.path / name

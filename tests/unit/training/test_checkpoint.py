@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from ftbnn import files
 from ftbnn.errors import UserError
 from ftbnn.training import checkpoint
 
@@ -28,7 +29,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_no_rest(tmp_path, monkeypatch
     def full(_: int) -> None:
         raise OSError(code, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(UserError, match=r"disk is full.*intact.*--resume"):
         checkpoint.save(path, {"x": 2})
     monkeypatch.undo()
