@@ -30,10 +30,14 @@ def launch(out, die_at, restarts):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    out = tmp_path_factory.mktemp("ddp") / "undisturbed"
-    result = launch(out, die_at=-1, restarts=0)
-    assert result.returncode == 0, result.stderr
-    return out
+    # Once in some twenty starts on a busy machine the processes did not come up; such a start is shown and tried again.
+    for attempt in range(3):
+        out = tmp_path_factory.mktemp("ddp") / f"undisturbed{attempt}"
+        result = launch(out, die_at=-1, restarts=0)
+        if result.returncode == 0:
+            return out
+        print(result.stderr)
+    raise AssertionError(result.stderr)
 
 
 def parameters(out, rank):
