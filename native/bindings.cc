@@ -1,4 +1,4 @@
-// The only file that knows Python.
+// With training/bindings.cc the only file that knows Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -18,6 +18,8 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
+
+void bind_training(nb::module_ m);  // training/bindings.cc
 
 namespace {
 
@@ -221,6 +223,7 @@ NB_MODULE(_native, m) {
       "isa_in_use", [] { return std::string(ftbnn::isa_name(ftbnn::isa_in_use())); },
       "The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.");
   bind_kernels(m.def_submodule("kernels"));
+  bind_training(m.def_submodule("training"));
   nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a)
