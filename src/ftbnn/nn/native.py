@@ -69,8 +69,8 @@ def _is_transformed() -> bool:
     """Whether somebody wants to see the operators: a compiler, a tracer or one of torch.func's transforms."""
     return (
         torch.compiler.is_compiling()
-        or torch.jit.is_tracing()  # type: ignore[no-untyped-call]
-        or torch._C._are_functorch_transforms_active()  # type: ignore[attr-defined]
+        or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        or torch._C._are_functorch_transforms_active()
         or torch.is_autocast_enabled("cpu")
     )
 
@@ -253,7 +253,7 @@ class _Block(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         shortcut, codes, inside, y, saved, weight, tail, _, gamma, beta, left, right = ctx.saved_tensors
         needs = ctx.needs_input_grad
