@@ -27,3 +27,14 @@ class Block:
         """
         to: gradients of x, shortcut, weight, tail, gamma, beta, left, right. Seconds of sums, gradient of y, gradients of x and of the weights.
         """
+
+def grad_kernels() -> list[str]:
+    """Names of the kernels that run here, best first; an ISA each."""
+
+def grad_input(isa: str, shape: Sequence[int], gy: int, weight: int, tail: int, inside: int, gx: int, threads: int = 1) -> None:
+    """
+    Adds to gx; shape is n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups. native/training/conv_grad.h.
+    """
+
+def grad_weight(isa: str, shape: Sequence[int], gy: int, codes: int, zero_one: bool, weight: int, tail: int, bound: float, gw: int, gtail: int, threads: int = 1) -> None:
+    """Writes gw and gtail."""

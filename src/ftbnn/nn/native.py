@@ -69,7 +69,7 @@ def _is_transformed() -> bool:
     """Whether somebody wants to see the operators: a compiler, a tracer or one of torch.func's transforms."""
     return (
         torch.compiler.is_compiling()
-        or torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+        or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         or torch._C._are_functorch_transforms_active()
         or torch.is_autocast_enabled("cpu")
     )
