@@ -19,7 +19,7 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-void bind_training(nb::module_ m);  // training/bindings.cc
+void bind_training(nb::module_ m);   // training/bindings.cc
 void bind_conv_grad(nb::module_ m);  // training/conv_grad_bindings.cc
 
 namespace {

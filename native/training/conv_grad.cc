@@ -139,8 +139,7 @@ void grad_input(const ConvShape& s, const Group& group, const float* gy, const s
   const std::size_t image = static_cast<std::size_t>(oh) * columns * stride * (kernels.pairs ? 2 : sizeof(float));
   const int most = std::max(1, std::min(BLOCK_ROWS, static_cast<int>(SLICE_BYTES / image)));
   const int slices = divide_up(s.n, most), slice = divide_up(s.n, slices);
-  const Elements left(kernels, left_scratch,
-                      (static_cast<std::size_t>(oh) * columns * slice + GRAD_ROWS) * stride);
+  const Elements left(kernels, left_scratch, (static_cast<std::size_t>(oh) * columns * slice + GRAD_ROWS) * stride);
   const int parts = std::min(panels, divide_up(TASKS_PER_THREAD * team.threads(), s.h * phases));
 
   for (int n0 = 0; n0 < s.n; n0 += slice) {
@@ -229,7 +228,8 @@ void grad_weight(const ConvShape& s, const Group& group, const float* gy, const 
 
   const std::size_t tap_size = round_up(group.out, GRAD_ROWS) * GRAD_LANES;
   float* sums = static_cast<float*>(sums_scratch.take(panels * taps * tap_size * sizeof(float)));
-  const int parts = std::min(divide_up(group.out, GRAD_ROWS), divide_up(TASKS_PER_THREAD * team.threads(), panels * taps));
+  const int parts =
+      std::min(divide_up(group.out, GRAD_ROWS), divide_up(TASKS_PER_THREAD * team.threads(), panels * taps));
   const int part_rows = static_cast<int>(round_up(divide_up(group.out, parts), GRAD_ROWS));
 
   for (int n0 = 0; n0 < s.n; n0 += slice) {
@@ -295,7 +295,8 @@ void grad_weight(const ConvShape& s, const Group& group, const float* gy, const 
   team.run(group.out, [&](int o) {
     const std::size_t at = static_cast<std::size_t>(o) * group.in * taps;
     for (int c = 0; c < group.in; ++c) {
-      const float* sum = sums + (c / GRAD_LANES * taps) * tap_size + static_cast<std::size_t>(o) * GRAD_LANES + c % GRAD_LANES;
+      const float* sum =
+          sums + (c / GRAD_LANES * taps) * tap_size + static_cast<std::size_t>(o) * GRAD_LANES + c % GRAD_LANES;
       const float* proxy = group.weight + at + c * taps;
       float* grad = group.grad + at + c * taps;
       for (int tap = 0; tap < taps; ++tap) {

@@ -66,11 +66,9 @@ void activate(const std::int16_t* y, const float* shortcut, std::size_t position
 template <bool Linear, bool Shortcut>
 void reduce_rows(const float* __restrict grad, const std::int16_t* __restrict y, const float* __restrict shortcut,
                  std::size_t positions, int channels, const BlockAffine& affine, const float* __restrict mean,
-                 float* sums) {
+                 float* __restrict beta, float* __restrict gamma, float* __restrict lefts, float* __restrict rights) {
   const float* __restrict scale = affine.scale, * __restrict shift = affine.shift;
   const float* __restrict left = affine.left, * __restrict right = affine.right;
-  float* __restrict beta = sums, * __restrict gamma = sums + channels;
-  float* __restrict lefts = sums + 2 * channels, * __restrict rights = sums + 3 * channels;
   for (std::size_t p = 0; p < positions; ++p, y += channels, grad += channels) {
     for (int c = 0; c < channels; ++c) {
       const auto value = static_cast<float>(y[c]);
@@ -78,9 +76,9 @@ void reduce_rows(const float* __restrict grad, const std::int16_t* __restrict y,
       if (!Linear) {
         float z = scale[c] * value + shift[c];
         if (Shortcut) z += shortcut[c];
-        const float l = left[c], r = right[c], slope_grad = dz * z, zero = 0.0F;
-        lefts[c] += z > 0 ? zero : slope_grad;
-        rights[c] += z > 0 ? slope_grad : zero;
+        const float l = left[c], r = right[c], above = z > 0 ? z : 0.0F;
+        rights[c] += dz * above;
+        lefts[c] += dz * (z - above);
         dz *= z > 0 ? r : l;
       }
       beta[c] += dz;
@@ -92,12 +90,13 @@ void reduce_rows(const float* __restrict grad, const std::int16_t* __restrict y,
 
 void reduce(const float* grad, const std::int16_t* y, const float* shortcut, std::size_t positions, int channels,
             const BlockAffine& affine, const float* mean, float* sums) {
+  float *beta = sums, *gamma = beta + channels, *left = gamma + channels, *right = left + channels;
   if (affine.linear) {
-    reduce_rows<true, false>(grad, y, nullptr, positions, channels, affine, mean, sums);
+    reduce_rows<true, false>(grad, y, nullptr, positions, channels, affine, mean, beta, gamma, left, right);
   } else if (shortcut != nullptr) {
-    reduce_rows<false, true>(grad, y, shortcut, positions, channels, affine, mean, sums);
+    reduce_rows<false, true>(grad, y, shortcut, positions, channels, affine, mean, beta, gamma, left, right);
   } else {
-    reduce_rows<false, false>(grad, y, nullptr, positions, channels, affine, mean, sums);
+    reduce_rows<false, false>(grad, y, nullptr, positions, channels, affine, mean, beta, gamma, left, right);
   }
 }
 

@@ -27,7 +27,7 @@ struct GradProduct {
   int segments;
   int depth;  // of each segment, a multiple of depth_step
   int rows;
-  int lanes;  // 1 to 32; the other lanes of right are finite, and of out anything
+  int lanes;   // 1 to 32; the other lanes of right are finite, and of out anything
   float* out;  // [rows][32], on a cache line
   bool adds;
 };
@@ -49,8 +49,8 @@ struct GradKernels {
   int depth_step;  // depths are multiples of this
 
   // Left operand, rows are positions: to[p][c] = from[p * from_stride + c], and 0 where channels <= c < depth.
-  void (*pack_rows)(const float* from, std::size_t from_stride, int count, int channels, void* to, std::size_t to_stride,
-                    int depth);
+  void (*pack_rows)(const float* from, std::size_t from_stride, int count, int channels, void* to,
+                    std::size_t to_stride, int depth);
   // Left operand, rows are channels: to[c][k] = from[k][c], and 0 where from[k] is null or count <= k < depth.
   void (*pack_columns)(const float* const* from, int count, int channels, void* to, std::size_t to_stride, int depth);
   // Right operand: row k holds the codes of from[k]'s bits `first` and up, and 0 where from[k] is null.

@@ -9,7 +9,8 @@ typedef float Vector __attribute__((vector_size(16), may_alias));
 }  // namespace
 
 extern const GradKernels grad_kernels__portable;
-const GradKernels grad_kernels__portable = {
-    Isa::portable, false, 1, pack_rows, pack_columns, pack_codes, pack_signs, nothing, product<Vector, 6>, nothing, scatter};
+const GradKernels grad_kernels__portable = {Isa::portable,      false,      1,          pack_rows,
+                                            pack_columns,       pack_codes, pack_signs, nothing,
+                                            product<Vector, 6>, nothing,    scatter};
 
 }  // namespace ftbnn

@@ -14,8 +14,9 @@ from torch import nn
 from ftbnn.bench.plain import plain
 from ftbnn.errors import UserError
 from ftbnn.models import build, find
+from ftbnn.nn import set_backend
 
-FORMULATIONS: dict[str, Callable[[nn.Module], nn.Module]] = {"plain": plain, "torch": lambda network: network}
+FORMULATIONS = ("plain", "torch", "native")
 WARM_UP = 2
 
 
@@ -35,8 +36,12 @@ class Case:
         torch.manual_seed(0)
         entry = find(self.model)
         stem: Any = ("small" if self.image_size <= 64 else "imagenet") if entry.has_stems else None
-        network = FORMULATIONS[formulation](build(self.model, classes=self.classes, width=self.width, stem=stem))
+        network = build(self.model, classes=self.classes, width=self.width, stem=stem)
+        if formulation == "plain":
+            network = plain(network)
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if formulation == "native":
+            set_backend(network, "native")
         images = torch.randn(self.batch, entry.in_channels, self.image_size, self.image_size)
         images = images.to(memory_format=torch.channels_last)
         labels = torch.randint(0, self.classes, (self.batch,))
