@@ -10,7 +10,7 @@
 
 namespace ftbnn {
 
-enum class Isa { portable, avx2, avx512, amx };
+enum class Isa { portable, avx2, avx512, avx512bf16, amx };
 
 const char* isa_name(Isa isa);
 

@@ -19,7 +19,7 @@ from ftbnn.models import REGISTRY, build, find
 from ftbnn.nn import FPReLU, ScaledBConv, Sign
 from ftbnn.runtime import load
 
-ISAS = [isa for isa in _native.isas() if isa != "amx"]  # amx runs avx512's kernels so far
+ISAS = [isa for isa in _native.isas() if isa not in ("amx", "avx512bf16")]  # amx runs avx512's kernels so far
 NETWORKS = [name for name, entry in REGISTRY.items() if entry.width] + ["ftbnn-d18-g3-v9", "ftbnn-d34-g5-v7"]
 # Sums of a few thousand floats in another order; a sign next to 0 may turn with it, which no tolerance covers: the
 # networks here have none that do.
