@@ -19,6 +19,8 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+void bind_conv_grad(nb::module_ m);  // training/conv_grad_bindings.cc
+
 namespace {
 
 using ftbnn::PANEL;
@@ -221,6 +223,7 @@ NB_MODULE(_native, m) {
       "isa_in_use", [] { return std::string(ftbnn::isa_name(ftbnn::isa_in_use())); },
       "The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.");
   bind_kernels(m.def_submodule("kernels"));
+  bind_conv_grad(m.def_submodule("training"));
   nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a)

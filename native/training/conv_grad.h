@@ -12,11 +12,10 @@
 #include <cstdint>
 
 #include "base/cpu.h"
-#include "base/threads.h"
+#include "base/team.h"
+#include "kernels/conv_grad/conv_grad.h"
 
 namespace ftbnn::training {
-
-using Team = ThreadPool;
 
 struct ConvShape {
   int n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups;
@@ -29,11 +28,23 @@ struct ConvShape {
 // gx[n][y][x][c] += sum over o, ky, kx of gy[n][(y + ph - ky) / sh][(x + pw - kx) / sw][o] * sign(weight[o][c][ky][kx])
 // where `inside` has the element's bit (the straight-through mask); the other elements of gx stay.
 void grad_input(const ConvShape& shape, const float* gy, const float* weight, const float* tail,
-                const std::uint64_t* inside, float* gx, Isa isa, Team& team);
+                const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team);
 
 // gw[o][c][ky][kx] = sum over n, oy, ox of gy[n][oy][ox][o] * code[n][oy * sh + ky - ph][ox * sw + kx - pw][c]
 // where |weight[o][c][ky][kx]| <= bound, else 0. A code is +1 or -1 by its bit (zero_one: 1 or 0), and 0 in the border.
 void grad_weight(const ConvShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
-                 const float* weight, const float* tail, float bound, float* gw, float* gtail, Isa isa, Team& team);
+                 const float* weight, const float* tail, float bound, float* gw, float* gtail,
+                 const GradKernels& kernels, Team& team);
+
+// The same with the best kernels of an ISA.
+inline void grad_input(const ConvShape& shape, const float* gy, const float* weight, const float* tail,
+                       const std::uint64_t* inside, float* gx, Isa isa, Team& team) {
+  grad_input(shape, gy, weight, tail, inside, gx, grad_kernels_for(isa), team);
+}
+inline void grad_weight(const ConvShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
+                        const float* weight, const float* tail, float bound, float* gw, float* gtail, Isa isa,
+                        Team& team) {
+  grad_weight(shape, gy, codes, zero_one, weight, tail, bound, gw, gtail, grad_kernels_for(isa), team);
+}
 
 }  // namespace ftbnn::training

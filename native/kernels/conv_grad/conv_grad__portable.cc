@@ -1,0 +1,15 @@
+#include "kernels/conv_grad/float_kernels.h"
+
+namespace ftbnn {
+
+namespace {
+
+typedef float Vector __attribute__((vector_size(16), may_alias));
+
+}  // namespace
+
+extern const GradKernels grad_kernels__portable;
+const GradKernels grad_kernels__portable = {
+    Isa::portable, false, 1, pack_rows, pack_columns, pack_codes, pack_signs, nothing, product<Vector, 6>, nothing, scatter};
+
+}  // namespace ftbnn
