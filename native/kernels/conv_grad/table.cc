@@ -5,6 +5,7 @@
 
 namespace ftbnn {
 
+extern const GradKernels grad_kernels__avx512bf16;
 extern const GradKernels grad_kernels__avx512;
 extern const GradKernels grad_kernels__avx2;
 extern const GradKernels grad_kernels__portable;
@@ -14,6 +15,7 @@ namespace {
 // Best first; portable is last and runs anywhere.
 constexpr const GradKernels* table[] = {
 #if defined(__x86_64__)
+    &grad_kernels__avx512bf16,
     &grad_kernels__avx512,
     &grad_kernels__avx2,
 #endif

@@ -1,5 +1,4 @@
-// The float kernels, for vectors of any width: every ISA's file includes this and is compiled with its own flags.
-// Everything has internal linkage.
+// Float operands, in plain C++: every ISA's file includes this and compiles it with its own flags.
 #pragma once
 
 #include <algorithm>
@@ -83,62 +82,6 @@ void scatter(const GradScatter& task) {
       const std::uint32_t bits = bits_at(task.inside + x * task.inside_x + n * task.inside_n, task.first, words);
       for (int lane = 0; lane < task.lanes; ++lane) gx[lane] += (bits & lane_bits.of[lane]) != 0 ? sums[lane] : 0.0F;
     }
-  }
-}
-
-void nothing() {}
-
-// Vector is a GCC vector of floats; a tile is Rows x Columns of them in registers.
-template <typename Vector, int Rows, int Columns>
-void product_tile(const GradProduct& task, int row, int lane) {
-  const std::size_t stride = task.left_stride;
-  Vector sums[Rows][Columns] = {};
-  for (int s = 0; s < task.segments; ++s) {
-    const float* left = static_cast<const float*>(task.left) + task.left_at[s] + row * stride;
-    const float* right = static_cast<const float*>(task.right) + task.right_at[s] + lane;
-    for (int k = 0; k < task.depth; ++k, right += GRAD_LANES) {
-      Vector factors[Columns];
-#pragma GCC unroll 2
-      for (int c = 0; c < Columns; ++c) factors[c] = reinterpret_cast<const Vector*>(right)[c];
-#pragma GCC unroll 16
-      for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 2
-        for (int c = 0; c < Columns; ++c) sums[r][c] += left[r * stride + k] * factors[c];
-      }
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) {
-    Vector* out = reinterpret_cast<Vector*>(task.out + static_cast<std::size_t>(row + r) * GRAD_LANES + lane);
-#pragma GCC unroll 2
-    for (int c = 0; c < Columns; ++c) out[c] = task.adds ? out[c] + sums[r][c] : sums[r][c];
-  }
-}
-
-template <typename Vector, int Rows, int Columns>
-void product_rows(const GradProduct& task, int rows, int row, int lane) {
-  if constexpr (Rows > 0) {
-    if (rows == Rows) return product_tile<Vector, Rows, Columns>(task, row, lane);
-    product_rows<Vector, Rows - 1, Columns>(task, rows, row, lane);
-  }
-}
-
-// Cuts the rows into as few tiles as it takes, of nearly equal sizes.
-template <typename Vector, int Rows, int Columns>
-void product(const GradProduct& task, int lane) {
-  const int count = (task.rows + Rows - 1) / Rows;
-  for (int tile = 0, row = 0; tile < count; ++tile) {
-    const int rows = (task.rows - row) / (count - tile);
-    product_rows<Vector, Rows, Columns>(task, rows, row, lane);
-    row += rows;
-  }
-}
-
-template <typename Vector, int Rows>
-void product(const GradProduct& task) {
-  constexpr int width = sizeof(Vector) / sizeof(float);
-  for (int lane = 0; lane < task.lanes; lane += 2 * width) {
-    task.lanes - lane > width ? product<Vector, Rows, 2>(task, lane) : product<Vector, Rows, 1>(task, lane);
   }
 }
 
