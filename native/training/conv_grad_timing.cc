@@ -34,13 +34,14 @@ ConvGradTiming time_conv_grad(const ConvShape& s, const GradKernels& kernels, in
   Team team(threads);
   ConvGradTiming best = {1e9, 1e9, 0};
   for (int round = 0; round < rounds; ++round) {
-    best.input_seconds = std::min(best.input_seconds, seconds([&] {
-      grad_input(s, gy.data(), weight.data(), weight.data(), bits.data(), gx.data(), kernels, team);
-    }));
+    best.input_seconds =
+        std::min(best.input_seconds, seconds([&] {
+                   grad_input(s, gy.data(), weight.data(), weight.data(), bits.data(), gx.data(), kernels, team);
+                 }));
     best.weight_seconds = std::min(best.weight_seconds, seconds([&] {
-      grad_weight(s, gy.data(), bits.data(), false, weight.data(), weight.data(), 1.0F, grad.data(), grad.data(),
-                  kernels, team);
-    }));
+                                     grad_weight(s, gy.data(), bits.data(), false, weight.data(), weight.data(), 1.0F,
+                                                 grad.data(), grad.data(), kernels, team);
+                                   }));
     if (kernels.roof == nullptr) continue;
     std::vector<double> macs(static_cast<std::size_t>(threads));
     const double time = seconds([&] { team.run(threads, [&](int task) { macs[task] = kernels.roof(roof_steps); }); });

@@ -18,7 +18,7 @@ namespace ftbnn {
 
 constexpr int GRAD_LANES = 32;
 constexpr int GRAD_TAPS = 128;  // of a kernel at most
-constexpr int GRAD_ROWS = 16;  // left and out need memory up to such a multiple of rows, whatever stands there
+constexpr int GRAD_ROWS = 16;   // left and out need memory up to such a multiple of rows, whatever stands there
 
 // out[r][l] = (adds ? out[r][l] : 0) + sum over s < segments, k < depth of left[s][r][k] * right[s][k][l]
 struct GradProduct {
@@ -28,7 +28,7 @@ struct GradProduct {
   int segments;
   int depth;  // of each segment, a multiple of depth_step
   int rows;
-  int lanes;  // 1 to 32; the other lanes of right are finite, and of out anything
+  int lanes;   // 1 to 32; the other lanes of right are finite, and of out anything
   float* out;  // [rows][32], on a cache line
   bool adds;
 };
@@ -50,8 +50,8 @@ struct GradKernels {
   int depth_step;  // depths are multiples of this
 
   // Left operand, rows are positions: to[p][c] = from[p * from_stride + c], and 0 where channels <= c < depth.
-  void (*pack_rows)(const float* from, std::size_t from_stride, int count, int channels, void* to, std::size_t to_stride,
-                    int depth);
+  void (*pack_rows)(const float* from, std::size_t from_stride, int count, int channels, void* to,
+                    std::size_t to_stride, int depth);
   // Left operand, rows are channels: to[c][k] = from[k][c], and 0 where from[k] is null or count <= k < depth.
   void (*pack_columns)(const float* const* from, int count, int channels, void* to, std::size_t to_stride, int depth);
   // Right operand: row k holds the codes of from[k]'s bits `first` and up, and 0 where from[k] is null.

@@ -15,8 +15,8 @@ struct Math {
 }  // namespace
 
 extern const GradKernels grad_kernels__avx2;
-const GradKernels grad_kernels__avx2 = {
-    Isa::avx2, false, 1, pack_rows, pack_columns, pack_codes, pack_signs, nothing, product<Math, 6>, nothing, scatter,
-    roof<Math>};
+const GradKernels grad_kernels__avx2 = {Isa::avx2,        false,      1,          pack_rows,
+                                        pack_columns,     pack_codes, pack_signs, nothing,
+                                        product<Math, 6>, nothing,    scatter,    roof<Math>};
 
 }  // namespace ftbnn

@@ -15,8 +15,8 @@ struct Math {
 }  // namespace
 
 extern const GradKernels grad_kernels__avx512;
-const GradKernels grad_kernels__avx512 = {
-    Isa::avx512, false, 1, pack_rows, pack_columns, pack_codes, pack_signs, nothing, product<Math, 14>, nothing, scatter,
-    roof<Math>};
+const GradKernels grad_kernels__avx512 = {Isa::avx512,       false,      1,          pack_rows,
+                                          pack_columns,      pack_codes, pack_signs, nothing,
+                                          product<Math, 14>, nothing,    scatter,    roof<Math>};
 
 }  // namespace ftbnn

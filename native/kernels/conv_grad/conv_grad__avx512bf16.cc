@@ -19,8 +19,17 @@ struct Math {
 }  // namespace
 
 extern const GradKernels grad_kernels__avx512bf16;
-const GradKernels grad_kernels__avx512bf16 = {Isa::avx512bf16,  true,    2,           bf16::pack_rows,   bf16::pack_columns,
-                                              bf16::pack_codes, bf16::pack_signs, nothing, product<Math, 14>, nothing,
-                                              bf16::scatter,    roof<Math>};
+const GradKernels grad_kernels__avx512bf16 = {Isa::avx512bf16,
+                                              true,
+                                              2,
+                                              bf16::pack_rows,
+                                              bf16::pack_columns,
+                                              bf16::pack_codes,
+                                              bf16::pack_signs,
+                                              nothing,
+                                              product<Math, 14>,
+                                              nothing,
+                                              bf16::scatter,
+                                              roof<Math>};
 
 }  // namespace ftbnn
