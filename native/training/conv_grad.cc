@@ -17,9 +17,11 @@ namespace ftbnn::training {
 
 namespace {
 
-constexpr std::size_t SLICE_BYTES = 2 << 20;  // of packed gy for the input gradient: what stays in a cache
-constexpr int SLICE_POSITIONS = 4096;         // for the weight gradient: codes of a panel stay in the second level
-constexpr int BLOCK_ROWS = 224;               // of sums on the stack; a multiple of the kernels' tiles, 14 and 32
+// A core's second-level cache (1 or 2 MiB) should hold the operands of a run of tasks.
+constexpr std::size_t SLICE_BYTES = 1 << 20;  // input gradient: gy of a slice
+constexpr int BAND_POSITIONS = 4096;  // weight gradient: codes of a panel are half as many KiB, or as many as floats
+constexpr std::size_t PART_BYTES = 1 << 19;  // weight gradient: gy of a part of the channels
+constexpr int BLOCK_ROWS = 224;              // of sums on the stack; a multiple of the kernels' tiles, 14 and 32
 constexpr int TASKS_PER_THREAD = 4;
 
 struct Group {
@@ -44,7 +46,10 @@ std::vector<Group> groups_of(const ConvShape& s, const float* weight, const floa
   return groups;
 }
 
-int divide_up(int a, int b) { return (a + b - 1) / b; }
+template <typename T>
+T divide_up(T a, T b) {
+  return (a + b - 1) / b;
+}
 
 // Memory on a cache line that a thread keeps from call to call: fresh pages cost more than what is done with them.
 class Scratch {
@@ -140,7 +145,6 @@ void grad_input(const ConvShape& s, const Group& group, const float* gy, const s
   const int most = std::max(1, std::min(BLOCK_ROWS, static_cast<int>(SLICE_BYTES / image)));
   const int slices = divide_up(s.n, most), slice = divide_up(s.n, slices);
   const Elements left(kernels, left_scratch, (static_cast<std::size_t>(oh) * columns * slice + GRAD_ROWS) * stride);
-  const int parts = std::min(panels, divide_up(TASKS_PER_THREAD * team.threads(), s.h * phases));
 
   for (int n0 = 0; n0 < s.n; n0 += slice) {
     const int ns = std::min(slice, s.n - n0);
@@ -155,9 +159,9 @@ void grad_input(const ConvShape& s, const Group& group, const float* gy, const s
       left.zero(at(y, ow - first), at(0, last - ow + 1));
     });
 
-    team.run(s.h * phases * parts, [&](int task) {
-      const int y = task / parts / phases, phase = task / parts % phases, part = task % parts;
-      std::vector<std::size_t> left_at, right_at, moved;
+    team.run(panels * s.h * phases, [&](int task) {
+      const int phase = task % phases, y = task / phases % s.h, panel = task / phases / s.h;
+      std::vector<std::size_t> left_at, right_at;
       for (const Tap& ty : taps_of(y % s.sh, s.kh, s.sh, s.ph)) {
         const int row = ty.shift + y / s.sh;
         if (row < 0 || row >= oh) continue;
@@ -169,38 +173,36 @@ void grad_input(const ConvShape& s, const Group& group, const float* gy, const s
       if (left_at.empty()) return;
       alignas(CACHE_LINE) float sums[BLOCK_ROWS * GRAD_LANES];
       const int xs = (s.w - 1 - phase) / s.sw + 1, block = BLOCK_ROWS / ns;
+      const int channel = group.first_in + panel * GRAD_LANES;
       kernels.begin();
-      for (int panel = panels * part / parts; panel < panels * (part + 1) / parts; ++panel) {
-        const int channel = group.first_in + panel * GRAD_LANES;
-        for (int x = 0; x < xs; x += block) {
-          GradProduct product = {};
-          product.left = left.at(static_cast<std::size_t>(x) * ns * stride);
-          product.right = signs.at(panel * taps * tap_size);
-          product.left_at = left_at.data();
-          product.right_at = right_at.data();
-          product.left_stride = stride;
-          product.segments = static_cast<int>(left_at.size());
-          product.depth = depth;
-          product.rows = std::min(block, xs - x) * ns;
-          product.lanes = std::min(GRAD_LANES, group.in - panel * GRAD_LANES);
-          product.out = sums;
-          kernels.product(product);
+      for (int x = 0; x < xs; x += block) {
+        GradProduct product = {};
+        product.left = left.at(static_cast<std::size_t>(x) * ns * stride);
+        product.right = signs.at(panel * taps * tap_size);
+        product.left_at = left_at.data();
+        product.right_at = right_at.data();
+        product.left_stride = stride;
+        product.segments = static_cast<int>(left_at.size());
+        product.depth = depth;
+        product.rows = std::min(block, xs - x) * ns;
+        product.lanes = std::min(GRAD_LANES, group.in - panel * GRAD_LANES);
+        product.out = sums;
+        kernels.product(product);
 
-          const std::size_t position = (static_cast<std::size_t>(n0) * s.h + y) * s.w + phase + x * s.sw;
-          GradScatter scatter = {};
-          scatter.sums = sums;
-          scatter.xs = std::min(block, xs - x);
-          scatter.ns = ns;
-          scatter.lanes = product.lanes;
-          scatter.gx = gx + position * s.in + channel;
-          scatter.gx_x = static_cast<std::size_t>(s.sw) * s.in;
-          scatter.gx_n = static_cast<std::size_t>(s.h) * s.w * s.in;
-          scatter.inside = inside + position * words;
-          scatter.inside_x = static_cast<std::size_t>(s.sw) * words;
-          scatter.inside_n = static_cast<std::size_t>(s.h) * s.w * words;
-          scatter.first = channel;
-          kernels.scatter(scatter);
-        }
+        const std::size_t position = (static_cast<std::size_t>(n0) * s.h + y) * s.w + phase + x * s.sw;
+        GradScatter scatter = {};
+        scatter.sums = sums;
+        scatter.xs = std::min(block, xs - x);
+        scatter.ns = ns;
+        scatter.lanes = product.lanes;
+        scatter.gx = gx + position * s.in + channel;
+        scatter.gx_x = static_cast<std::size_t>(s.sw) * s.in;
+        scatter.gx_n = static_cast<std::size_t>(s.h) * s.w * s.in;
+        scatter.inside = inside + position * words;
+        scatter.inside_x = static_cast<std::size_t>(s.sw) * words;
+        scatter.inside_n = static_cast<std::size_t>(s.h) * s.w * words;
+        scatter.first = channel;
+        kernels.scatter(scatter);
       }
       kernels.end();
     });
@@ -211,8 +213,12 @@ void grad_weight(const ConvShape& s, const Group& group, const float* gy, const 
                  float bound, const GradKernels& kernels, Team& team) {
   const int oh = s.oh(), ow = s.ow(), words = divide_up(s.in, 64), taps = s.kh * s.kw;
   const int panels = divide_up(group.in, GRAD_LANES);
-  const int slices = divide_up(s.n, std::max(1, SLICE_POSITIONS / (oh * ow)));
-  const int slice = static_cast<int>(round_up(divide_up(s.n, slices), kernels.pairs ? 2 : 1));
+  const int step = kernels.pairs ? 2 : 1;
+  const int slices = divide_up(s.n, std::max(1, BAND_POSITIONS / (oh * ow)));
+  const int least = static_cast<int>(round_up(divide_up(s.n, slices), step));
+  int slice = least;  // or a little more, if the depth then needs no rounding up
+  while (slice * ow % kernels.depth_step != 0 && slice < std::min(s.n, 2 * least)) slice += step;
+  if (slice * ow % kernels.depth_step != 0) slice = least;
 
   const int depth = static_cast<int>(round_up(ow * slice, kernels.depth_step));
   const std::size_t stride = row_stride(kernels, depth), row_size = group.out * stride;
@@ -228,8 +234,9 @@ void grad_weight(const ConvShape& s, const Group& group, const float* gy, const 
 
   const std::size_t tap_size = round_up(group.out, GRAD_ROWS) * GRAD_LANES;
   float* sums = static_cast<float*>(sums_scratch.take(panels * taps * tap_size * sizeof(float)));
-  const int parts =
-      std::min(divide_up(group.out, GRAD_ROWS), divide_up(TASKS_PER_THREAD * team.threads(), panels * taps));
+  const int bands = divide_up(oh * depth, 2 * BAND_POSITIONS), band_rows = divide_up(oh, bands);
+  const int parts = std::max(divide_up(TASKS_PER_THREAD * team.threads(), panels * taps),
+                             static_cast<int>(divide_up(band_rows * row_size * left.bytes, PART_BYTES)));
   const int part_rows = static_cast<int>(round_up(divide_up(group.out, parts), GRAD_ROWS));
 
   for (int n0 = 0; n0 < s.n; n0 += slice) {
@@ -263,33 +270,35 @@ void grad_weight(const ConvShape& s, const Group& group, const float* gy, const 
       }
     });
 
-    team.run(panels * taps * parts, [&](int task) {
-      const int part = task % parts, tap = task / parts % taps, panel = task / parts / taps;
-      const int ky = tap / s.kw, kx = tap % s.kw, first = part * part_rows;
-      if (first >= group.out) return;
-      std::vector<std::size_t> left_at, right_at;
-      for (int oy = 0; oy < oh; ++oy) {
-        const int y = oy * s.sh + ky - s.ph;
-        if (y < 0 || y >= s.h) continue;
-        left_at.push_back(oy * row_size + first * stride);
-        right_at.push_back(((y * phases + kx % s.sw) * static_cast<std::size_t>(columns) + kx / s.sw) * column_size);
-      }
-      GradProduct product = {};
-      product.left = left.at(0);
-      product.right = right.at(panel * panel_size);
-      product.left_at = left_at.data();
-      product.right_at = right_at.data();
-      product.left_stride = stride;
-      product.segments = static_cast<int>(left_at.size());
-      product.depth = depth;
-      product.rows = std::min(part_rows, group.out - first);
-      product.lanes = std::min(GRAD_LANES, group.in - panel * GRAD_LANES);
-      product.out = sums + (panel * taps + tap) * tap_size + static_cast<std::size_t>(first) * GRAD_LANES;
-      product.adds = n0 > 0;
-      kernels.begin();
-      kernels.product(product);
-      kernels.end();
-    });
+    for (int band = 0; band < oh; band += band_rows) {
+      team.run(parts * panels * taps, [&](int task) {
+        const int tap = task % taps, panel = task / taps % panels, part = task / taps / panels;
+        const int ky = tap / s.kw, kx = tap % s.kw, first = part * part_rows;
+        if (first >= group.out) return;
+        std::vector<std::size_t> left_at, right_at;
+        for (int oy = band; oy < std::min(oh, band + band_rows); ++oy) {
+          const int y = oy * s.sh + ky - s.ph;
+          if (y < 0 || y >= s.h) continue;
+          left_at.push_back(oy * row_size + first * stride);
+          right_at.push_back(((y * phases + kx % s.sw) * static_cast<std::size_t>(columns) + kx / s.sw) * column_size);
+        }
+        GradProduct product = {};
+        product.left = left.at(0);
+        product.right = right.at(panel * panel_size);
+        product.left_at = left_at.data();
+        product.right_at = right_at.data();
+        product.left_stride = stride;
+        product.segments = static_cast<int>(left_at.size());
+        product.depth = depth;
+        product.rows = std::min(part_rows, group.out - first);
+        product.lanes = std::min(GRAD_LANES, group.in - panel * GRAD_LANES);
+        product.out = sums + (panel * taps + tap) * tap_size + static_cast<std::size_t>(first) * GRAD_LANES;
+        product.adds = n0 > 0 || band > 0;
+        kernels.begin();
+        kernels.product(product);
+        kernels.end();
+      });
+    }
   }
 
   team.run(group.out, [&](int o) {

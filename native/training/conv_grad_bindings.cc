@@ -7,6 +7,7 @@
 #include <array>
 
 #include "training/conv_grad.h"
+#include "training/conv_grad_timing.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -63,4 +64,19 @@ void bind_conv_grad(nb::module_ m) {
       },
       "isa"_a, "shape"_a, "gy"_a, "codes"_a, "zero_one"_a, "weight"_a, "tail"_a, "bound"_a, "gw"_a, "gtail"_a,
       "threads"_a = 1, "Writes gw and gtail.");
+  m.def(
+      "time_conv_grad",
+      [](const std::string& isa, const Sizes& shape, int threads, int rounds) {
+        const GradKernels& kernels = kernels_named(isa);
+        ConvGradTiming timing{};
+        {
+          const nb::gil_scoped_release release;
+          timing = time_conv_grad(shape_of(shape), kernels, threads, rounds);
+        }
+        return nb::make_tuple(timing.input_seconds, timing.weight_seconds, timing.roof_gmacs);
+      },
+      "isa"_a, "shape"_a, "threads"_a, "rounds"_a,
+      nb::sig("def time_conv_grad(isa: str, shape: Sequence[int], threads: int, rounds: int) -> "
+              "tuple[float, float, float]"),
+      "Seconds of the input's and of the weights' gradient on random data, and the GMAC/s that the CPU could reach.");
 }

@@ -17,7 +17,8 @@
 namespace ftbnn {
 
 constexpr int GRAD_LANES = 32;
-constexpr int GRAD_ROWS = 16;  // left and out need memory up to such a multiple of rows, whatever stands there
+constexpr int GRAD_TAPS = 128;  // of a kernel at most
+constexpr int GRAD_ROWS = 16;   // left and out need memory up to such a multiple of rows, whatever stands there
 
 // out[r][l] = (adds ? out[r][l] : 0) + sum over s < segments, k < depth of left[s][r][k] * right[s][k][l]
 struct GradProduct {
@@ -65,6 +66,9 @@ struct GradKernels {
   void (*product)(const GradProduct&);
   void (*end)();
   void (*scatter)(const GradScatter&);
+
+  // The multiplications of `product` and nothing else, in registers: how many multiply-accumulates `steps` turns did.
+  double (*roof)(int steps);
 };
 
 // The best kernels that a CPU with this ISA can run.
