@@ -38,3 +38,8 @@ def grad_input(isa: str, shape: Sequence[int], gy: int, weight: int, tail: int, 
 
 def grad_weight(isa: str, shape: Sequence[int], gy: int, codes: int, zero_one: bool, weight: int, tail: int, bound: float, gw: int, gtail: int, threads: int = 1) -> None:
     """Writes gw and gtail."""
+
+def time_conv_grad(isa: str, shape: Sequence[int], threads: int, rounds: int) -> tuple[float, float, float]:
+    """
+    Seconds of the input's and of the weights' gradient on random data, and the GMAC/s that the CPU could reach.
+    """
