@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/aligned.h"
 #include "training/block.h"
 
 namespace nb = nanobind;
@@ -34,6 +35,16 @@ class TeamInUse {
       team() = std::make_unique<Team>(threads, launch);
   }
   Team& operator*() { return *team(); }
+
+  // Kept from call to call: fresh pages would cost more than what is done with them.
+  float* scratch(std::size_t size) {
+    static AlignedArray<float> memory;
+    if (memory.size() < size) {
+      memory = {};
+      memory = AlignedArray<float>(size);
+    }
+    return memory.data();
+  }
 
  private:
   static std::mutex& mutex() {
@@ -83,16 +94,18 @@ nb::tuple run_forward(const Block& block, int threads, Address x, Address shortc
 }
 
 nb::tuple run_backward(const Block& block, int threads, Address grad, Address shortcut, Address codes, Address inside,
-                       Address y, Address saved, Address scratch, const std::array<Address, 8>& to) {
+                       Address y, Address saved, const std::array<Address, 8>& to) {
   const Gradients gradients{at<float>(to[0]), at<float>(to[1]), at<float>(to[2]), at<float>(to[3]),
                             at<float>(to[4]), at<float>(to[5]), at<float>(to[6]), at<float>(to[7])};
   BackwardTimes times{};
   {
     const nb::gil_scoped_release release;
     TeamInUse team(threads);
+    const ConvShape& s = block.shape;
+    const std::size_t outputs = static_cast<std::size_t>(s.n) * static_cast<std::size_t>(s.oh() * s.ow());
     times = backward(block, at<const float>(grad), at<const float>(shortcut), at<const std::uint64_t>(codes),
                      at<const std::uint64_t>(inside), at<const std::int16_t>(y), at<const float>(saved),
-                     at<float>(scratch), gradients, *team);
+                     team.scratch(outputs * static_cast<std::size_t>(s.out)), gradients, *team);
   }
   return nb::make_tuple(times.reduce, times.differentiate, times.grad_input, times.grad_weight);
 }
@@ -115,9 +128,9 @@ void bind_training(nb::module_ m) {
                    "codes: int, inside: int, y: int, saved: int, out: int) -> tuple[float, float, float, float]"),
            "Seconds of packing weights, packing x, convolution, activation.")
       .def("backward", &run_backward, "threads"_a, "grad"_a, "shortcut"_a, "codes"_a, "inside"_a, "y"_a, "saved"_a,
-           "scratch"_a, "to"_a,
+           "to"_a,
            nb::sig("def backward(self, threads: int, grad: int, shortcut: int, codes: int, inside: int, y: int, "
-                   "saved: int, scratch: int, to: Sequence[int]) -> tuple[float, float, float, float]"),
+                   "saved: int, to: Sequence[int]) -> tuple[float, float, float, float]"),
            "to: gradients of x, shortcut, weight, tail, gamma, beta, left, right. Seconds of sums, gradient of y, "
            "gradients of x and of the weights.");
 }

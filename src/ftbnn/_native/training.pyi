@@ -23,7 +23,7 @@ class Block:
     def forward(self, threads: int, x: int, shortcut: int, running_mean: int, running_var: int, codes: int, inside: int, y: int, saved: int, out: int) -> tuple[float, float, float, float]:
         """Seconds of packing weights, packing x, convolution, activation."""
 
-    def backward(self, threads: int, grad: int, shortcut: int, codes: int, inside: int, y: int, saved: int, scratch: int, to: Sequence[int]) -> tuple[float, float, float, float]:
+    def backward(self, threads: int, grad: int, shortcut: int, codes: int, inside: int, y: int, saved: int, to: Sequence[int]) -> tuple[float, float, float, float]:
         """
         to: gradients of x, shortcut, weight, tail, gamma, beta, left, right. Seconds of sums, gradient of y, gradients of x and of the weights.
         """

@@ -45,7 +45,8 @@ class Case:
         images = torch.randn(self.batch, entry.in_channels, self.image_size, self.image_size)
         images = images.to(memory_format=torch.channels_last)
         labels = torch.randint(0, self.classes, (self.batch,))
-        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+        fused = True if formulation == "native" else None  # as training/optim.py has it
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=fused)
 
         def run() -> None:
             optimizer.zero_grad(set_to_none=True)

@@ -267,10 +267,9 @@ class _Block(torch.autograd.Function):
             wanted += [None, None]
         parameters = zip((gamma, beta, left, right), needs[4:8], strict=True)
         wanted += [torch.empty_like(p) if p is not None and need else None for p, need in parameters]
-        scratch = torch.empty_like(grad)
         times = ctx.block.backward(
             torch.get_num_threads(),
-            *(_address(t) for t in (grad, shortcut, codes, inside, y, saved, scratch)),
+            *(_address(t) for t in (grad, shortcut, codes, inside, y, saved)),
             tuple(_address(t) for t in wanted),
         )
         for listener in listeners:
