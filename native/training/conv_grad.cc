@@ -6,9 +6,11 @@
 #include "training/conv_grad.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "base/aligned.h"
@@ -18,11 +20,71 @@ namespace ftbnn::training {
 namespace {
 
 // A core's second-level cache (1 or 2 MiB) should hold the operands of a run of tasks.
-constexpr std::size_t SLICE_BYTES = 1 << 20;  // input gradient: gy of a slice
-constexpr int BAND_POSITIONS = 4096;  // weight gradient: codes of a panel are half as many KiB, or as many as floats
-constexpr std::size_t PART_BYTES = 1 << 19;  // weight gradient: gy of a part of the channels
-constexpr int BLOCK_ROWS = 224;              // of sums on the stack; a multiple of the kernels' tiles, 14 and 32
+constexpr int SLICE_POSITIONS = 4096;        // the codes of a panel are 256 KiB then, or 512 as floats
+constexpr std::size_t PART_BYTES = 1 << 19;  // of gy, for the channels that tasks of the weight gradient share
+constexpr int BLOCK_PANELS = 4;              // of the input gradient, whose sums wait to go into gx together
+constexpr int BLOCK_ROWS = 224;              // and of so many positions: a multiple of the kernels' tiles, 14 and 32
 constexpr int TASKS_PER_THREAD = 4;
+
+template <typename T>
+T divide_up(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+// Memory on cache lines that a thread keeps from call to call: fresh pages cost more than what is done with them.
+class Scratch {
+ public:
+  void restart() { next_ = 0; }
+
+  void* take(std::size_t bytes) {
+    if (next_ == blocks_.size()) blocks_.emplace_back();
+    Block& block = blocks_[next_++];
+    if (bytes > block.size) {
+      block.data.reset();
+      block.size = 0;
+      block.data.reset(std::aligned_alloc(CACHE_LINE, round_up(bytes, CACHE_LINE)));
+      if (!block.data) throw std::bad_alloc();
+      block.size = bytes;
+    }
+    return block.data.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(void* pointer) const { std::free(pointer); }
+  };
+  struct Block {
+    std::unique_ptr<void, Free> data;
+    std::size_t size = 0;
+  };
+  std::vector<Block> blocks_;
+  std::size_t next_ = 0;
+};
+
+thread_local Scratch scratch;       // of a caller
+thread_local Scratch task_scratch;  // of whoever runs a task
+
+// Elements of either kind, addressed by number.
+class Elements {
+ public:
+  Elements(const GradKernels& kernels, std::size_t count)
+      : bytes_(kernels.pairs ? 2 : sizeof(float)), data_(static_cast<char*>(scratch.take(count * bytes_))) {}
+  void* at(std::size_t index) const { return data_ + index * bytes_; }
+  void zero(std::size_t index, std::size_t count) const {
+    std::fill_n(data_ + index * bytes_, count * bytes_, char{0});
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  char* data_;
+};
+
+// Rows a large power of two apart fall into the same few lines of the first-level cache: one line more in between.
+std::size_t row_stride(const GradKernels& kernels, int depth) {
+  const std::size_t bytes = kernels.pairs ? 2 : sizeof(float), stride = static_cast<std::size_t>(depth);
+  return stride * bytes % 1024 == 0 ? stride + CACHE_LINE / bytes : stride;
+}
 
 struct Group {
   int first_in, in, first_out, out;
@@ -46,74 +108,29 @@ std::vector<Group> groups_of(const ConvShape& s, const float* weight, const floa
   return groups;
 }
 
-template <typename T>
-T divide_up(T a, T b) {
-  return (a + b - 1) / b;
-}
+struct Slice {
+  int first, images;
+  const float* gy;  // of its first image
+};
 
-// Memory on a cache line that a thread keeps from call to call: fresh pages cost more than what is done with them.
-class Scratch {
+// One gradient of one group. A slice is packed row by row, then multiplied by numbered tasks, in one round or more;
+// what is in one round may run in any order.
+class Gradient {
  public:
-  void* take(std::size_t bytes) {
-    if (bytes > size_) {
-      data_.reset();
-      size_ = round_up(bytes, CACHE_LINE);
-      data_.reset(std::aligned_alloc(CACHE_LINE, size_));
-      if (!data_) {
-        size_ = 0;
-        throw std::bad_alloc();
-      }
-    }
-    return data_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(void* pointer) const { std::free(pointer); }
-  };
-  std::unique_ptr<void, Free> data_;
-  std::size_t size_ = 0;
+  virtual ~Gradient() = default;
+  virtual void pack(const Slice& slice, int y) = 0;
+  virtual int rounds() const = 0;
+  virtual int tasks() const = 0;
+  virtual void run(const Slice& slice, int round, int task) = 0;
 };
 
-thread_local Scratch left_scratch, right_scratch, sums_scratch;
-
-// Elements of either kind, addressed by number.
-struct Elements {
-  Elements(const GradKernels& kernels, Scratch& scratch, std::size_t count) : bytes(kernels.pairs ? 2 : sizeof(float)) {
-    data = static_cast<char*>(scratch.take(count * bytes));
-  }
-  void* at(std::size_t index) const { return data + index * bytes; }
-  void zero(std::size_t index, std::size_t count) const { std::fill_n(data + index * bytes, count * bytes, char{0}); }
-  std::size_t bytes;
-  char* data;
-};
-
-// Rows a large power of two apart fall into the same few lines of the first-level cache: one line more in between.
-std::size_t row_stride(const GradKernels& kernels, int depth) {
-  const std::size_t bytes = kernels.pairs ? 2 : sizeof(float), stride = static_cast<std::size_t>(depth);
-  return stride * bytes % 1024 == 0 ? stride + CACHE_LINE / bytes : stride;
-}
-
-// Signs of a group's proxies, [panel][tap][depth][32].
-Elements pack_weights(const ConvShape& s, const Group& group, const GradKernels& kernels, int depth, Team& team) {
-  const int panels = divide_up(group.in, GRAD_LANES), taps = s.kh * s.kw;
-  const std::size_t tap_size = static_cast<std::size_t>(depth) * GRAD_LANES;
-  const Elements signs(kernels, right_scratch, panels * taps * tap_size);
-  team.run(panels, [&](int panel) {
-    const int first = panel * GRAD_LANES;
-    kernels.pack_signs(group.weight + first * taps, static_cast<std::size_t>(group.in) * taps, group.out,
-                       std::min(GRAD_LANES, group.in - first), taps, signs.at(panel * taps * tap_size), tap_size,
-                       depth);
-  });
-  return signs;
-}
-
-// Taps that reach coordinate `at` of the input: those k with (at + pad - k) divisible by the stride.
+// Taps that reach a coordinate of the input: those k with (coordinate + pad - k) divisible by the stride.
 struct Tap {
-  int k, shift;  // the source is (at + pad - k) / stride = shift + at / stride
+  int k, shift;  // its source is shift + coordinate / stride
 };
 
-std::vector<Tap> taps_of(int phase, int size, int stride, int pad) {
+std::vector<Tap> taps_of(int coordinate, int size, int stride, int pad) {
+  const int phase = coordinate % stride;
   std::vector<Tap> taps;
   for (int k = 0; k < size; ++k) {
     if ((phase + pad - k) % stride == 0) taps.push_back({k, (phase + pad - k) / stride});
@@ -121,198 +138,291 @@ std::vector<Tap> taps_of(int phase, int size, int stride, int pad) {
   return taps;
 }
 
-void grad_input(const ConvShape& s, const Group& group, const float* gy, const std::uint64_t* inside, float* gx,
-                const GradKernels& kernels, Team& team) {
-  const int oh = s.oh(), ow = s.ow(), words = divide_up(s.in, 64), taps = s.kh * s.kw;
-  const int depth = static_cast<int>(round_up(group.out, kernels.depth_step));
-  const int panels = divide_up(group.in, GRAD_LANES);
-  const std::size_t stride = row_stride(kernels, depth), tap_size = static_cast<std::size_t>(depth) * GRAD_LANES;
-  const Elements signs = pack_weights(s, group, kernels, depth, team);
+// Left: gy as [y][column][n][out channel], with as many columns of zeros as the taps reach out. Right: signs of the
+// proxies. A product's rows are positions, and its segments the taps.
+class InputGradient : public Gradient {
+ public:
+  InputGradient(const ConvShape& shape, const Group& group, const std::uint64_t* inside, float* gx, int slice,
+                const GradKernels& kernels)
+      : s(shape),
+        group_(group),
+        kernels_(kernels),
+        inside_(inside),
+        gx_(gx),
+        depth_(static_cast<int>(round_up(static_cast<std::size_t>(group.out), kernels.depth_step))),
+        panels_(divide_up(group.in, GRAD_LANES)),
+        stride_(row_stride(kernels, depth_)),
+        columns_(find_columns()),
+        left_(kernels, (static_cast<std::size_t>(s.oh()) * columns_ * slice + GRAD_ROWS) * stride_),
+        right_(kernels, panels_ * panel_size()) {}
 
-  // Columns of gy with as many zeros on both sides as the taps reach out.
-  std::vector<std::vector<Tap>> taps_x;
-  int first = 0, last = ow - 1;
-  for (int phase = 0; phase < std::min(s.sw, s.w); ++phase) {
-    taps_x.push_back(taps_of(phase, s.kw, s.sw, s.pw));
-    for (const Tap& tap : taps_x.back()) {
-      first = std::min(first, tap.shift);
-      last = std::max(last, tap.shift + (s.w - 1 - phase) / s.sw);
+  void pack_weights(int panel) const {
+    const int first = panel * GRAD_LANES, taps = s.kh * s.kw;
+    kernels_.pack_signs(group_.weight + first * taps, static_cast<std::size_t>(group_.in) * taps, group_.out,
+                        std::min(GRAD_LANES, group_.in - first), taps, right_.at(panel * panel_size()), tap_size(),
+                        depth_);
+  }
+  int panels() const { return panels_; }
+
+  void pack(const Slice& slice, int y) override {
+    const int oh = s.oh(), ow = s.ow();
+    if (y >= oh) return;
+    const std::size_t column = slice.images * stride_, row = y * columns_ * column;
+    left_.zero(row, -first_column_ * column);
+    for (int x = 0; x < ow; ++x) {
+      kernels_.pack_rows(slice.gy + (static_cast<std::size_t>(y) * ow + x) * s.out + group_.first_out,
+                         static_cast<std::size_t>(oh) * ow * s.out, slice.images, group_.out,
+                         left_.at(row + (x - first_column_) * column), stride_, depth_);
+    }
+    left_.zero(row + (ow - first_column_) * column, (columns_ + first_column_ - ow) * column);
+  }
+
+  int rounds() const override { return 1; }
+  int tasks() const override { return divide_up(panels_, BLOCK_PANELS) * s.h * phases(); }
+
+  void run(const Slice& slice, int, int task) override {
+    const int phase = task % phases(), y = task / phases() % s.h, panel = task / phases() / s.h * BLOCK_PANELS;
+    const int ns = slice.images, words = divide_up(s.in, 64);
+    std::vector<std::size_t> left_at, right_at;
+    for (const Tap& ty : taps_of(y, s.kh, s.sh, s.ph)) {
+      const int row = ty.shift + y / s.sh;
+      if (row < 0 || row >= s.oh()) continue;
+      for (const Tap& tx : taps_of(phase, s.kw, s.sw, s.pw)) {
+        left_at.push_back((static_cast<std::size_t>(row) * columns_ + tx.shift - first_column_) * ns * stride_);
+        right_at.push_back((ty.k * s.kw + tx.k) * tap_size());
+      }
+    }
+    if (left_at.empty()) return;
+
+    GradProduct product = {};
+    product.left_at = left_at.data();
+    product.right_at = right_at.data();
+    product.left_stride = stride_;
+    product.segments = static_cast<int>(left_at.size());
+    product.depth = depth_;
+
+    const int first_channel = group_.first_in + panel * GRAD_LANES;
+    GradScatter scatter = {};
+    scatter.product_size = BLOCK_ROWS * GRAD_LANES;
+    scatter.ns = ns;
+    scatter.channels = std::min(BLOCK_PANELS * GRAD_LANES, group_.in - panel * GRAD_LANES);
+    scatter.gx_x = static_cast<std::size_t>(s.sw) * s.in;
+    scatter.gx_n = static_cast<std::size_t>(s.h) * s.w * s.in;
+    scatter.inside_x = static_cast<std::size_t>(s.sw) * words;
+    scatter.inside_n = static_cast<std::size_t>(s.h) * s.w * words;
+    scatter.first = first_channel;
+
+    task_scratch.restart();
+    float* sums = static_cast<float*>(task_scratch.take(BLOCK_PANELS * scatter.product_size * sizeof(float)));
+    scatter.sums = sums;
+    const int xs = (s.w - 1 - phase) / s.sw + 1, block = BLOCK_ROWS / ns;
+    kernels_.begin();
+    for (int x = 0; x < xs; x += block) {
+      scatter.xs = std::min(block, xs - x);
+      product.rows = scatter.xs * ns;
+      product.left = left_.at(static_cast<std::size_t>(x) * ns * stride_);
+      for (int c = 0; c < scatter.channels; c += GRAD_LANES) {
+        product.right = right_.at((panel + c / GRAD_LANES) * panel_size());
+        product.lanes = std::min(GRAD_LANES, scatter.channels - c);
+        product.out = sums + c / GRAD_LANES * scatter.product_size;
+        kernels_.product(product);
+      }
+      const std::size_t position = (static_cast<std::size_t>(slice.first) * s.h + y) * s.w + phase + x * s.sw;
+      scatter.gx = gx_ + position * s.in + first_channel;
+      scatter.inside = inside_ + position * words;
+      kernels_.scatter(scatter);
+    }
+    kernels_.end();
+  }
+
+ private:
+  // The first is 0, or less where a tap reaches out to the left.
+  int find_columns() {
+    int last = s.ow() - 1;
+    for (int phase = 0; phase < phases(); ++phase) {
+      for (const Tap& tap : taps_of(phase, s.kw, s.sw, s.pw)) {
+        first_column_ = std::min(first_column_, tap.shift);
+        last = std::max(last, tap.shift + (s.w - 1 - phase) / s.sw);
+      }
+    }
+    return last - first_column_ + 1;
+  }
+
+  int phases() const { return std::min(s.sw, s.w); }  // columns of gx that different taps reach
+  std::size_t tap_size() const { return static_cast<std::size_t>(depth_) * GRAD_LANES; }
+  std::size_t panel_size() const { return s.kh * s.kw * tap_size(); }
+
+  const ConvShape s;
+  const Group group_;
+  const GradKernels& kernels_;
+  const std::uint64_t* inside_;
+  float* gx_;
+  int depth_, panels_;
+  std::size_t stride_;
+  int first_column_ = 0, columns_;
+  Elements left_, right_;
+};
+
+// Left: gy as [y][out channel][column][n]. Right: codes as [panel][y][phase][column][n][32], where columns one stride
+// apart are neighbours, as those of gy are. A product's rows are out channels, and its segments rows of positions.
+class WeightGradient : public Gradient {
+ public:
+  WeightGradient(const ConvShape& shape, const Group& group, const std::uint64_t* codes, bool zero_one, int slice,
+                 const GradKernels& kernels, int threads)
+      : s(shape),
+        group_(group),
+        kernels_(kernels),
+        codes_(codes),
+        zero_one_(zero_one),
+        slice_(slice),
+        panels_(divide_up(group.in, GRAD_LANES)),
+        depth_(static_cast<int>(round_up(static_cast<std::size_t>(s.ow()) * slice, kernels.depth_step))),
+        stride_(row_stride(kernels, depth_)),
+        phases_(std::min(s.sw, s.kw)),
+        columns_(s.ow() + (s.kw - 1) / s.sw),
+        left_(kernels, s.oh() * row_size() + GRAD_ROWS * stride_),
+        right_(kernels, panels_ * panel_size() + slack()),
+        sums_(static_cast<float*>(scratch.take(panels_ * taps() * tap_size() * sizeof(float)))),
+        rounds_(divide_up(s.oh() * depth_, 2 * SLICE_POSITIONS)),
+        band_(divide_up(s.oh(), rounds_)) {
+    right_.zero(panels_ * panel_size(), slack());
+    const int parts = std::max(divide_up(TASKS_PER_THREAD * threads, panels_ * taps()),
+                               static_cast<int>(divide_up(band_ * row_size() * left_.bytes(), PART_BYTES)));
+    part_rows_ = static_cast<int>(round_up(static_cast<std::size_t>(divide_up(group.out, parts)), GRAD_ROWS));
+  }
+
+  void pack(const Slice& slice, int y) override {
+    if (y < s.oh()) pack_gy(slice, y);
+    if (y < s.h) pack_codes(slice, y);
+  }
+
+  int rounds() const override { return rounds_; }
+  int tasks() const override { return divide_up(group_.out, part_rows_) * panels_ * taps(); }
+
+  void run(const Slice& slice, int round, int task) override {
+    const int tap = task % taps(), panel = task / taps() % panels_, first = task / taps() / panels_ * part_rows_;
+    const int ky = tap / s.kw, kx = tap % s.kw;
+    std::vector<std::size_t> left_at, right_at;
+    for (int oy = round * band_; oy < std::min(s.oh(), (round + 1) * band_); ++oy) {
+      const int y = oy * s.sh + ky - s.ph;
+      if (y < 0 || y >= s.h) continue;
+      left_at.push_back(oy * row_size() + first * stride_);
+      right_at.push_back((y * phases_ + kx % s.sw) * line_size() + kx / s.sw * column_size());
+    }
+    GradProduct product = {};
+    product.left = left_.at(0);
+    product.right = right_.at(panel * panel_size());
+    product.left_at = left_at.data();
+    product.right_at = right_at.data();
+    product.left_stride = stride_;
+    product.segments = static_cast<int>(left_at.size());
+    product.depth = depth_;
+    product.rows = std::min(part_rows_, group_.out - first);
+    product.lanes = std::min(GRAD_LANES, group_.in - panel * GRAD_LANES);
+    product.out = sums_ + (panel * taps() + tap) * tap_size() + static_cast<std::size_t>(first) * GRAD_LANES;
+    product.adds = slice.first > 0 || round > 0;
+    kernels_.begin();
+    kernels_.product(product);
+    kernels_.end();
+  }
+
+  // Sums to gradients, for sixteen outputs of a panel: few runs of memory are read side by side.
+  int finishes() const { return panels_ * divide_up(group_.out, GRAD_ROWS); }
+  void finish(float bound, int task) const {
+    const int panel = task % panels_, first = task / panels_ * GRAD_ROWS;
+    const int lanes = std::min(GRAD_LANES, group_.in - panel * GRAD_LANES), size = lanes * taps();
+    float gathered[GRAD_LANES * GRAD_TAPS];
+    for (int o = first; o < std::min(first + GRAD_ROWS, group_.out); ++o) {
+      const float* sum = sums_ + panel * taps() * tap_size() + static_cast<std::size_t>(o) * GRAD_LANES;
+      for (int tap = 0; tap < taps(); ++tap, sum += tap_size()) {
+        for (int lane = 0; lane < lanes; ++lane) gathered[lane * taps() + tap] = sum[lane];
+      }
+      const std::size_t at = (static_cast<std::size_t>(o) * group_.in + panel * GRAD_LANES) * taps();
+      const float* proxy = group_.weight + at;
+      float* grad = group_.grad + at;
+      for (int k = 0; k < size; ++k) grad[k] = std::fabs(proxy[k]) <= bound ? gathered[k] : 0.0F;
     }
   }
-  const int columns = last - first + 1, phases = static_cast<int>(taps_x.size());
 
-  const std::size_t image = static_cast<std::size_t>(oh) * columns * stride * (kernels.pairs ? 2 : sizeof(float));
-  const int most = std::max(1, std::min(BLOCK_ROWS, static_cast<int>(SLICE_BYTES / image)));
-  const int slices = divide_up(s.n, most), slice = divide_up(s.n, slices);
-  const Elements left(kernels, left_scratch, (static_cast<std::size_t>(oh) * columns * slice + GRAD_ROWS) * stride);
-
-  for (int n0 = 0; n0 < s.n; n0 += slice) {
-    const int ns = std::min(slice, s.n - n0);
-    const auto at = [&](int y, int column) { return (static_cast<std::size_t>(y) * columns + column) * ns * stride; };
-    team.run(oh, [&](int y) {
-      const std::size_t step = static_cast<std::size_t>(oh) * ow * s.out;
-      left.zero(at(y, 0), at(0, -first));
-      for (int x = 0; x < ow; ++x) {
-        const float* from = gy + ((static_cast<std::size_t>(n0) * oh + y) * ow + x) * s.out + group.first_out;
-        kernels.pack_rows(from, step, ns, group.out, left.at(at(y, x - first)), stride, depth);
+ private:
+  void pack_gy(const Slice& slice, int y) {
+    const int oh = s.oh(), ow = s.ow();
+    std::vector<const float*> from(static_cast<std::size_t>(ow) * slice_);
+    for (int x = 0; x < ow; ++x) {
+      for (int n = 0; n < slice.images; ++n) {
+        from[x * slice_ + n] = slice.gy + ((static_cast<std::size_t>(n) * oh + y) * ow + x) * s.out + group_.first_out;
       }
-      left.zero(at(y, ow - first), at(0, last - ow + 1));
-    });
+    }
+    kernels_.pack_columns(from.data(), ow * slice_, group_.out, left_.at(y * row_size()), stride_, depth_);
+  }
 
-    team.run(panels * s.h * phases, [&](int task) {
-      const int phase = task % phases, y = task / phases % s.h, panel = task / phases / s.h;
-      std::vector<std::size_t> left_at, right_at;
-      for (const Tap& ty : taps_of(y % s.sh, s.kh, s.sh, s.ph)) {
-        const int row = ty.shift + y / s.sh;
-        if (row < 0 || row >= oh) continue;
-        for (const Tap& tx : taps_x[phase]) {
-          left_at.push_back(at(row, tx.shift - first));
-          right_at.push_back((ty.k * s.kw + tx.k) * tap_size);
+  void pack_codes(const Slice& slice, int y) {
+    const int words = divide_up(s.in, 64);
+    std::vector<const std::uint64_t*> from(static_cast<std::size_t>(phases_) * columns_ * slice_);
+    const std::uint64_t** at = from.data();
+    for (int phase = 0; phase < phases_; ++phase) {
+      for (int column = 0; column < columns_; ++column, at += slice_) {
+        const int x = column * s.sw + phase - s.pw;
+        if (x < 0 || x >= s.w) continue;
+        for (int n = 0; n < slice.images; ++n) {
+          at[n] = codes_ + ((static_cast<std::size_t>(slice.first + n) * s.h + y) * s.w + x) * words;
         }
       }
-      if (left_at.empty()) return;
-      alignas(CACHE_LINE) float sums[BLOCK_ROWS * GRAD_LANES];
-      const int xs = (s.w - 1 - phase) / s.sw + 1, block = BLOCK_ROWS / ns;
-      const int channel = group.first_in + panel * GRAD_LANES;
-      kernels.begin();
-      for (int x = 0; x < xs; x += block) {
-        GradProduct product = {};
-        product.left = left.at(static_cast<std::size_t>(x) * ns * stride);
-        product.right = signs.at(panel * taps * tap_size);
-        product.left_at = left_at.data();
-        product.right_at = right_at.data();
-        product.left_stride = stride;
-        product.segments = static_cast<int>(left_at.size());
-        product.depth = depth;
-        product.rows = std::min(block, xs - x) * ns;
-        product.lanes = std::min(GRAD_LANES, group.in - panel * GRAD_LANES);
-        product.out = sums;
-        kernels.product(product);
+    }
+    for (int panel = 0; panel < panels_; ++panel) {
+      kernels_.pack_codes(from.data(), static_cast<int>(from.size()), group_.first_in + panel * GRAD_LANES, words,
+                          zero_one_, right_.at(panel * panel_size() + y * phases_ * line_size()));
+    }
+  }
 
-        const std::size_t position = (static_cast<std::size_t>(n0) * s.h + y) * s.w + phase + x * s.sw;
-        GradScatter scatter = {};
-        scatter.sums = sums;
-        scatter.xs = std::min(block, xs - x);
-        scatter.ns = ns;
-        scatter.lanes = product.lanes;
-        scatter.gx = gx + position * s.in + channel;
-        scatter.gx_x = static_cast<std::size_t>(s.sw) * s.in;
-        scatter.gx_n = static_cast<std::size_t>(s.h) * s.w * s.in;
-        scatter.inside = inside + position * words;
-        scatter.inside_x = static_cast<std::size_t>(s.sw) * words;
-        scatter.inside_n = static_cast<std::size_t>(s.h) * s.w * words;
-        scatter.first = channel;
-        kernels.scatter(scatter);
-      }
-      kernels.end();
-    });
+  int taps() const { return s.kh * s.kw; }
+  std::size_t tap_size() const { return round_up(group_.out, GRAD_ROWS) * GRAD_LANES; }
+  std::size_t row_size() const { return group_.out * stride_; }
+  std::size_t column_size() const { return static_cast<std::size_t>(slice_) * GRAD_LANES; }
+  std::size_t line_size() const { return columns_ * column_size(); }
+  std::size_t panel_size() const { return s.h * phases_ * line_size(); }
+  std::size_t slack() const {
+    return static_cast<std::size_t>(kernels_.depth_step) * GRAD_LANES;
+  }  // a depth rounded up
+
+  const ConvShape s;
+  const Group group_;
+  const GradKernels& kernels_;
+  const std::uint64_t* codes_;
+  bool zero_one_;
+  int slice_, panels_, depth_;
+  std::size_t stride_;
+  int phases_, columns_;
+  Elements left_, right_;
+  float* sums_;  // [panel][tap][out][32]
+  int rounds_, band_, part_rows_;
+};
+
+// Images of a slice: even where elements are pairs, and such that a row needs no rounding up if that takes few more.
+int slice_of(const ConvShape& s, const GradKernels& kernels) {
+  const int step = kernels.pairs ? 2 : 1;
+  const int most = std::max(1, std::min(BLOCK_ROWS / 2, SLICE_POSITIONS / (s.oh() * s.ow())));
+  const int least = static_cast<int>(round_up(static_cast<std::size_t>(divide_up(s.n, divide_up(s.n, most))), step));
+  for (int slice = least; slice <= std::min(s.n, 2 * least); slice += step) {
+    if (slice * s.ow() % kernels.depth_step == 0) return slice;
+  }
+  return least;
+}
+
+// Number `task` of all tasks, those of one gradient after those of another.
+template <typename List, typename Count, typename Body>
+void dispatch(const List& list, const Count& count, int task, const Body& body) {
+  for (const auto& one : list) {
+    if (task < count(*one)) return body(*one, task);
+    task -= count(*one);
   }
 }
 
-void grad_weight(const ConvShape& s, const Group& group, const float* gy, const std::uint64_t* codes, bool zero_one,
-                 float bound, const GradKernels& kernels, Team& team) {
-  const int oh = s.oh(), ow = s.ow(), words = divide_up(s.in, 64), taps = s.kh * s.kw;
-  const int panels = divide_up(group.in, GRAD_LANES);
-  const int step = kernels.pairs ? 2 : 1;
-  const int slices = divide_up(s.n, std::max(1, BAND_POSITIONS / (oh * ow)));
-  const int least = static_cast<int>(round_up(divide_up(s.n, slices), step));
-  int slice = least;  // or a little more, if the depth then needs no rounding up
-  while (slice * ow % kernels.depth_step != 0 && slice < std::min(s.n, 2 * least)) slice += step;
-  if (slice * ow % kernels.depth_step != 0) slice = least;
-
-  const int depth = static_cast<int>(round_up(ow * slice, kernels.depth_step));
-  const std::size_t stride = row_stride(kernels, depth), row_size = group.out * stride;
-  const Elements left(kernels, left_scratch, oh * row_size + GRAD_ROWS * stride);
-
-  // Codes [panel][y][phase][column][n][32]: columns one stride apart are neighbours, as those of gy are.
-  const int phases = std::min(s.sw, s.kw), columns = ow + (s.kw - 1) / s.sw;
-  const std::size_t column_size = static_cast<std::size_t>(slice) * GRAD_LANES, line_size = columns * column_size;
-  const std::size_t panel_size = s.h * phases * line_size;
-  const std::size_t slack = static_cast<std::size_t>(kernels.depth_step) * GRAD_LANES;  // what a rounded depth reads
-  const Elements right(kernels, right_scratch, panels * panel_size + slack);
-  right.zero(panels * panel_size, slack);
-
-  const std::size_t tap_size = round_up(group.out, GRAD_ROWS) * GRAD_LANES;
-  float* sums = static_cast<float*>(sums_scratch.take(panels * taps * tap_size * sizeof(float)));
-  const int bands = divide_up(oh * depth, 2 * BAND_POSITIONS), band_rows = divide_up(oh, bands);
-  const int parts = std::max(divide_up(TASKS_PER_THREAD * team.threads(), panels * taps),
-                             static_cast<int>(divide_up(band_rows * row_size * left.bytes, PART_BYTES)));
-  const int part_rows = static_cast<int>(round_up(divide_up(group.out, parts), GRAD_ROWS));
-
-  for (int n0 = 0; n0 < s.n; n0 += slice) {
-    const int ns = std::min(slice, s.n - n0);
-    team.run(oh + s.h, [&](int task) {
-      if (task < oh) {
-        std::vector<const float*> from;
-        for (int x = 0; x < ow; ++x) {
-          for (int n = 0; n < slice; ++n) {
-            const std::size_t position = (static_cast<std::size_t>(n0 + n) * oh + task) * ow + x;
-            from.push_back(n < ns ? gy + position * s.out + group.first_out : nullptr);
-          }
-        }
-        kernels.pack_columns(from.data(), ow * slice, group.out, left.at(task * row_size), stride, depth);
-        return;
-      }
-      const int y = task - oh;
-      std::vector<const std::uint64_t*> from;
-      for (int phase = 0; phase < phases; ++phase) {
-        for (int column = 0; column < columns; ++column) {
-          const int x = column * s.sw + phase - s.pw;
-          for (int n = 0; n < slice; ++n) {
-            const std::size_t position = (static_cast<std::size_t>(n0 + n) * s.h + y) * s.w + x;
-            from.push_back(n < ns && x >= 0 && x < s.w ? codes + position * words : nullptr);
-          }
-        }
-      }
-      for (int panel = 0; panel < panels; ++panel) {
-        kernels.pack_codes(from.data(), static_cast<int>(from.size()), group.first_in + panel * GRAD_LANES, words,
-                           zero_one, right.at(panel * panel_size + y * phases * line_size));
-      }
-    });
-
-    for (int band = 0; band < oh; band += band_rows) {
-      team.run(parts * panels * taps, [&](int task) {
-        const int tap = task % taps, panel = task / taps % panels, part = task / taps / panels;
-        const int ky = tap / s.kw, kx = tap % s.kw, first = part * part_rows;
-        if (first >= group.out) return;
-        std::vector<std::size_t> left_at, right_at;
-        for (int oy = band; oy < std::min(oh, band + band_rows); ++oy) {
-          const int y = oy * s.sh + ky - s.ph;
-          if (y < 0 || y >= s.h) continue;
-          left_at.push_back(oy * row_size + first * stride);
-          right_at.push_back(((y * phases + kx % s.sw) * static_cast<std::size_t>(columns) + kx / s.sw) * column_size);
-        }
-        GradProduct product = {};
-        product.left = left.at(0);
-        product.right = right.at(panel * panel_size);
-        product.left_at = left_at.data();
-        product.right_at = right_at.data();
-        product.left_stride = stride;
-        product.segments = static_cast<int>(left_at.size());
-        product.depth = depth;
-        product.rows = std::min(part_rows, group.out - first);
-        product.lanes = std::min(GRAD_LANES, group.in - panel * GRAD_LANES);
-        product.out = sums + (panel * taps + tap) * tap_size + static_cast<std::size_t>(first) * GRAD_LANES;
-        product.adds = n0 > 0 || band > 0;
-        kernels.begin();
-        kernels.product(product);
-        kernels.end();
-      });
-    }
-  }
-
-  team.run(group.out, [&](int o) {
-    const std::size_t at = static_cast<std::size_t>(o) * group.in * taps;
-    for (int c = 0; c < group.in; ++c) {
-      const float* sum =
-          sums + (c / GRAD_LANES * taps) * tap_size + static_cast<std::size_t>(o) * GRAD_LANES + c % GRAD_LANES;
-      const float* proxy = group.weight + at + c * taps;
-      float* grad = group.grad + at + c * taps;
-      for (int tap = 0; tap < taps; ++tap) {
-        grad[tap] = proxy[tap] <= bound && proxy[tap] >= -bound ? sum[tap * tap_size] : 0.0F;
-      }
-    }
-  });
+template <typename List, typename Count, typename Body>
+void run_all(Team& team, const List& list, const Count& count, const Body& body) {
+  int tasks = 0;
+  for (const auto& one : list) tasks += count(*one);
+  team.run(tasks, [&](int task) { dispatch(list, count, task, body); });
 }
 
 }  // namespace
@@ -323,19 +433,65 @@ double ConvShape::macs() const {
   return macs * n * oh() * ow() * kh * kw;
 }
 
+void gradients(const ConvShape& s, const GradSource& gy, const float* weight, const float* tail,
+               const std::optional<ToInput>& to_input, const std::optional<ToWeight>& to_weight,
+               const GradKernels& kernels, Team& team) {
+  if (s.kh * s.kw > GRAD_TAPS) throw std::invalid_argument("a kernel of this size has no native gradients");
+  scratch.restart();
+  const int size = slice_of(s, kernels);
+  std::vector<std::unique_ptr<InputGradient>> inputs;
+  std::vector<std::unique_ptr<WeightGradient>> weights;
+  std::vector<Gradient*> all;
+  for (const Group& group :
+       groups_of(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr)) {
+    if (to_input) {
+      inputs.push_back(std::make_unique<InputGradient>(s, group, to_input->inside, to_input->gx, size, kernels));
+      all.push_back(inputs.back().get());
+    }
+    if (to_weight) {
+      weights.push_back(std::make_unique<WeightGradient>(s, group, to_weight->codes, to_weight->zero_one, size, kernels,
+                                                         team.threads()));
+      all.push_back(weights.back().get());
+    }
+  }
+  run_all(
+      team, inputs, [](const InputGradient& one) { return one.panels(); },
+      [](const InputGradient& one, int panel) { one.pack_weights(panel); });
+
+  int rounds = 0;
+  for (const Gradient* one : all) rounds = std::max(rounds, one->rounds());
+  for (int first = 0; first < s.n; first += size) {
+    Slice slice = {first, std::min(size, s.n - first), nullptr};
+    slice.gy = gy(first, slice.images);
+    team.run(std::max(s.oh(), s.h), [&](int y) {
+      for (Gradient* one : all) one->pack(slice, y);
+    });
+    for (int round = 0; round < rounds; ++round) {
+      run_all(
+          team, all, [round](const Gradient& one) { return round < one.rounds() ? one.tasks() : 0; },
+          [&](Gradient& one, int task) { one.run(slice, round, task); });
+    }
+  }
+  run_all(
+      team, weights, [](const WeightGradient& one) { return one.finishes(); },
+      [&](const WeightGradient& one, int task) { one.finish(to_weight->bound, task); });
+}
+
 void grad_input(const ConvShape& shape, const float* gy, const float* weight, const float* tail,
                 const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team) {
-  for (const Group& group : groups_of(shape, weight, tail, nullptr, nullptr)) {
-    grad_input(shape, group, gy, inside, gx, kernels, team);
-  }
+  gradients(shape, whole(shape, gy), weight, tail, ToInput{inside, gx}, std::nullopt, kernels, team);
 }
 
 void grad_weight(const ConvShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
                  const float* weight, const float* tail, float bound, float* gw, float* gtail,
                  const GradKernels& kernels, Team& team) {
-  for (const Group& group : groups_of(shape, weight, tail, gw, gtail)) {
-    grad_weight(shape, group, gy, codes, zero_one, bound, kernels, team);
-  }
+  gradients(shape, whole(shape, gy), weight, tail, std::nullopt, ToWeight{codes, zero_one, bound, gw, gtail}, kernels,
+            team);
+}
+
+GradSource whole(const ConvShape& shape, const float* gy) {
+  const std::size_t image = static_cast<std::size_t>(shape.oh()) * shape.ow() * shape.out;
+  return [gy, image](int first, int) { return gy + first * image; };
 }
 
 }  // namespace ftbnn::training

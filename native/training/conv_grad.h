@@ -10,6 +10,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "base/cpu.h"
 #include "base/team.h"
@@ -25,13 +27,36 @@ struct ConvShape {
   double macs() const;  // multiply-accumulates of one of the three convolutions, taps in the border included
 };
 
+// gy of images first ... first + count - 1: asked for slice by slice, by the calling thread, so that it may be made
+// only then, in a buffer that fits a cache, with the same team. It must stay until the next call.
+using GradSource = std::function<const float*(int first, int count)>;
+
+// All of gy, made already.
+GradSource whole(const ConvShape& shape, const float* gy);
+
 // gx[n][y][x][c] += sum over o, ky, kx of gy[n][(y + ph - ky) / sh][(x + pw - kx) / sw][o] * sign(weight[o][c][ky][kx])
 // where `inside` has the element's bit (the straight-through mask); the other elements of gx stay.
-void grad_input(const ConvShape& shape, const float* gy, const float* weight, const float* tail,
-                const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team);
+struct ToInput {
+  const std::uint64_t* inside;
+  float* gx;
+};
 
 // gw[o][c][ky][kx] = sum over n, oy, ox of gy[n][oy][ox][o] * code[n][oy * sh + ky - ph][ox * sw + kx - pw][c]
 // where |weight[o][c][ky][kx]| <= bound, else 0. A code is +1 or -1 by its bit (zero_one: 1 or 0), and 0 in the border.
+struct ToWeight {
+  const std::uint64_t* codes;
+  bool zero_one;
+  float bound;
+  float *gw, *gtail;
+};
+
+// Both gradients, or one: gy then goes through the caches once.
+void gradients(const ConvShape& shape, const GradSource& gy, const float* weight, const float* tail,
+               const std::optional<ToInput>& to_input, const std::optional<ToWeight>& to_weight,
+               const GradKernels& kernels, Team& team);
+
+void grad_input(const ConvShape& shape, const float* gy, const float* weight, const float* tail,
+                const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team);
 void grad_weight(const ConvShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
                  const float* weight, const float* tail, float bound, float* gw, float* gtail,
                  const GradKernels& kernels, Team& team);

@@ -73,10 +73,12 @@ void bind_conv_grad(nb::module_ m) {
           const nb::gil_scoped_release release;
           timing = time_conv_grad(shape_of(shape), kernels, threads, rounds);
         }
-        return nb::make_tuple(timing.input_seconds, timing.weight_seconds, timing.roof_gmacs);
+        return nb::make_tuple(timing.input_seconds, timing.weight_seconds, timing.both_seconds, timing.roof_gmacs);
       },
       "isa"_a, "shape"_a, "threads"_a, "rounds"_a,
       nb::sig("def time_conv_grad(isa: str, shape: Sequence[int], threads: int, rounds: int) -> "
-              "tuple[float, float, float]"),
-      "Seconds of the input's and of the weights' gradient on random data, and the GMAC/s that the CPU could reach.");
+              "tuple[float, float, float, float]"),
+      "Seconds of the input's gradient, of the weights' and of both in one, on random data, and the GMAC/s that the "
+      "CPU "
+      "could reach.");
 }

@@ -6,8 +6,8 @@
 namespace ftbnn::training {
 
 struct ConvGradTiming {
-  double input_seconds, weight_seconds;  // the fastest of the rounds
-  double roof_gmacs;                     // what all threads could do at most, measured in the same rounds; 0 if unknown
+  double input_seconds, weight_seconds, both_seconds;  // the fastest of the rounds
+  double roof_gmacs;  // what all threads could do at most, measured in the same rounds; 0 if unknown
 };
 
 ConvGradTiming time_conv_grad(const ConvShape& shape, const GradKernels& kernels, int threads, int rounds);

@@ -97,8 +97,12 @@ void pack_columns(const float* const* from, int count, int channels, void* to, s
         const float* position = at < count ? from[at] : nullptr;
         return position == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, position + c);
       };
+      const auto prefetch = [&](int at) {
+        if (at < count && from[at] != nullptr) _mm_prefetch(from[at] + c, _MM_HINT_T0);
+      };
       __m512i rows[LANES];
       for (int j = 0; j < LANES; ++j) {
+        prefetch(k + 2 * (j + LANES)), prefetch(k + 2 * (j + LANES) + 1);
         rows[j] = _mm512_permutexvar_epi16(interleave, rounded(load(k + 2 * j), load(k + 2 * j + 1)));
       }
       transpose(rows);
@@ -146,7 +150,7 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
         const std::uint64_t mask = every << bit;
         picked[0] |= _pext_u64(signs[0][word], mask) << filled;
         picked[1] |= _pext_u64(signs[1][word], mask) << filled;
-        const int count = (63 - bit) / taps + 1;
+        const int count = static_cast<int>(_mm_popcnt_u64(mask));
         filled += count;
         bit += count * taps;
       }
@@ -159,18 +163,22 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
 }
 
 void scatter(const GradScatter& task) {
-  const float* sums = task.sums;
-  const int words = (task.first + task.lanes + 63) / 64;
-  const std::uint32_t lanes = task.lanes == GRAD_LANES ? ~0U : (1U << task.lanes) - 1;
-  for (int x = 0; x < task.xs; ++x) {
-    for (int n = 0; n < task.ns; ++n, sums += GRAD_LANES) {
+  const int words = (task.first + task.channels + 63) / 64;
+  for (int n = 0; n < task.ns; ++n) {
+    for (int x = 0; x < task.xs; ++x) {
+      const float* sums = task.sums + (x * task.ns + n) * GRAD_LANES;
       float* gx = task.gx + x * task.gx_x + n * task.gx_n;
       const std::uint64_t* inside = task.inside + x * task.inside_x + n * task.inside_n;
-      const std::uint32_t bits = lanes & bits_at(inside, task.first, words);
-      for (int half = 0; half < 2; ++half) {
-        const __mmask16 mask = static_cast<__mmask16>(bits >> LANES * half);
-        const __m512 old = _mm512_maskz_loadu_ps(mask, gx + LANES * half);
-        _mm512_mask_storeu_ps(gx + LANES * half, mask, _mm512_add_ps(old, _mm512_load_ps(sums + LANES * half)));
+      for (int c = 0; c < task.channels; c += GRAD_LANES, sums += task.product_size, gx += GRAD_LANES) {
+        const std::uint32_t bits = bits_at(inside, task.first + c, words);
+        for (int half = 0; half < 2; ++half) {
+          _mm_prefetch(gx + task.gx_n + LANES * half, _MM_HINT_T0);
+          const __mmask16 own = first_lanes(task.channels - c - LANES * half);
+          const __mmask16 mask = static_cast<__mmask16>(bits >> LANES * half);
+          const __m512 old = _mm512_maskz_loadu_ps(own, gx + LANES * half);
+          const __m512 sum = _mm512_mask_add_ps(old, mask, old, _mm512_load_ps(sums + LANES * half));
+          _mm512_mask_storeu_ps(gx + LANES * half, own, sum);
+        }
       }
     }
   }

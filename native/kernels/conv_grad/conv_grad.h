@@ -33,15 +33,17 @@ struct GradProduct {
   bool adds;
 };
 
-// Rows of a product go where they belong: gx[c] += sums[c] where the bit is 1. Row x * ns + n is position (x, n).
+// Rows of products go where they belong: gx[c] += sums[c] where the bit is 1. Row x * ns + n is position (x, n), and
+// channel c lane c % 32 of product c / 32.
 struct GradScatter {
-  const float* sums;  // [xs * ns][32]
-  int xs, ns, lanes;
-  float* gx;  // lane 0 of position (0, 0)
+  const float* sums;         // [products][rows][32]
+  std::size_t product_size;  // floats from one product to the next
+  int xs, ns, channels;
+  float* gx;  // channel 0 of position (0, 0)
   std::size_t gx_x, gx_n;
   const std::uint64_t* inside;  // first word of position (0, 0)
   std::size_t inside_x, inside_n;
-  int first;  // the bit of lane 0
+  int first;  // the bit of channel 0
 };
 
 struct GradKernels {

@@ -7,7 +7,7 @@ namespace ftbnn {
 
 namespace {
 
-constexpr int DEPTH = 32;                                    // bf16 of a tile's row
+constexpr int DEPTH = 32;                                                                      // bf16 of a tile's row
 constexpr std::size_t RIGHT_STRIDE = GRAD_LANES * 4, OUT_STRIDE = GRAD_LANES * sizeof(float);  // bytes
 
 template <typename Registers>
@@ -88,9 +88,18 @@ double roof(int steps) {
 }
 
 template <typename Registers>
-constexpr GradKernels kernels = {
-    Isa::amx,          true,  DEPTH, bf16::pack_rows,    bf16::pack_columns, bf16::pack_codes, bf16::pack_signs,
-    begin<Registers>, product<Registers>, end<Registers>, bf16::scatter, roof<Registers>};
+constexpr GradKernels kernels = {Isa::amx,
+                                 true,
+                                 DEPTH,
+                                 bf16::pack_rows,
+                                 bf16::pack_columns,
+                                 bf16::pack_codes,
+                                 bf16::pack_signs,
+                                 begin<Registers>,
+                                 product<Registers>,
+                                 end<Registers>,
+                                 bf16::scatter,
+                                 roof<Registers>};
 
 }  // namespace
 

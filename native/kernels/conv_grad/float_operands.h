@@ -74,13 +74,17 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
 }
 
 void scatter(const GradScatter& task) {
-  const float* sums = task.sums;
-  const int words = (task.first + task.lanes + 63) / 64;
-  for (int x = 0; x < task.xs; ++x) {
-    for (int n = 0; n < task.ns; ++n, sums += GRAD_LANES) {
+  const int words = (task.first + task.channels + 63) / 64;
+  for (int n = 0; n < task.ns; ++n) {
+    for (int x = 0; x < task.xs; ++x) {
+      const float* sums = task.sums + (x * task.ns + n) * GRAD_LANES;
       float* gx = task.gx + x * task.gx_x + n * task.gx_n;
-      const std::uint32_t bits = bits_at(task.inside + x * task.inside_x + n * task.inside_n, task.first, words);
-      for (int lane = 0; lane < task.lanes; ++lane) gx[lane] += (bits & lane_bits.of[lane]) != 0 ? sums[lane] : 0.0F;
+      const std::uint64_t* inside = task.inside + x * task.inside_x + n * task.inside_n;
+      for (int c = 0; c < task.channels; c += GRAD_LANES, sums += task.product_size, gx += GRAD_LANES) {
+        const std::uint32_t bits = bits_at(inside, task.first + c, words);
+        const int lanes = std::min(GRAD_LANES, task.channels - c);
+        for (int lane = 0; lane < lanes; ++lane) gx[lane] += (bits & lane_bits.of[lane]) != 0 ? sums[lane] : 0.0F;
+      }
     }
   }
 }

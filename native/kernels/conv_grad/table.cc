@@ -15,7 +15,7 @@ namespace {
 // Best first; portable is last and runs anywhere.
 constexpr const GradKernels* table[] = {
 #if defined(__x86_64__)
-    &grad_kernels__amx,  &grad_kernels__avx512bf16, &grad_kernels__avx512, &grad_kernels__avx2,
+    &grad_kernels__amx,      &grad_kernels__avx512bf16, &grad_kernels__avx512, &grad_kernels__avx2,
 #endif
     &grad_kernels__portable,
 };
