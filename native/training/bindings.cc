@@ -36,14 +36,9 @@ class TeamInUse {
   }
   Team& operator*() { return *team(); }
 
-  // Kept from call to call: fresh pages would cost more than what is done with them.
-  float* scratch(std::size_t size) {
-    static AlignedArray<float> memory;
-    if (memory.size() < size) {
-      memory = {};
-      memory = AlignedArray<float>(size);
-    }
-    return memory.data();
+  AlignedArray<float>& scratch() {
+    static AlignedArray<float> kept;
+    return kept;
   }
 
  private:
@@ -101,13 +96,11 @@ nb::tuple run_backward(const Block& block, int threads, Address grad, Address sh
   {
     const nb::gil_scoped_release release;
     TeamInUse team(threads);
-    const ConvShape& s = block.shape;
-    const std::size_t outputs = static_cast<std::size_t>(s.n) * static_cast<std::size_t>(s.oh() * s.ow());
     times = backward(block, at<const float>(grad), at<const float>(shortcut), at<const std::uint64_t>(codes),
                      at<const std::uint64_t>(inside), at<const std::int16_t>(y), at<const float>(saved),
-                     team.scratch(outputs * static_cast<std::size_t>(s.out)), gradients, *team);
+                     team.scratch(), gradients, *team);
   }
-  return nb::make_tuple(times.reduce, times.differentiate, times.grad_input, times.grad_weight);
+  return nb::make_tuple(times.reduce, times.differentiate, times.conv);
 }
 
 }  // namespace
@@ -130,7 +123,7 @@ void bind_training(nb::module_ m) {
       .def("backward", &run_backward, "threads"_a, "grad"_a, "shortcut"_a, "codes"_a, "inside"_a, "y"_a, "saved"_a,
            "to"_a,
            nb::sig("def backward(self, threads: int, grad: int, shortcut: int, codes: int, inside: int, y: int, "
-                   "saved: int, to: Sequence[int]) -> tuple[float, float, float, float]"),
+                   "saved: int, to: Sequence[int]) -> tuple[float, float, float]"),
            "to: gradients of x, shortcut, weight, tail, gamma, beta, left, right. Seconds of sums, gradient of y, "
-           "gradients of x and of the weights.");
+           "gradients of the convolution.");
 }

@@ -132,8 +132,8 @@ ForwardTimes forward(const Block& b, const float* x, const float* shortcut, floa
 }
 
 BackwardTimes backward(const Block& b, const float* grad, const float* shortcut, const std::uint64_t* codes,
-                       const std::uint64_t* inside, const std::int16_t* y, const float* saved, float* scratch,
-                       const Gradients& to, Team& team) {
+                       const std::uint64_t* inside, const std::int16_t* y, const float* saved,
+                       AlignedArray<float>& scratch, const Gradients& to, Team& team) {
   Stopwatch watch;
   BackwardTimes times{};
   const ConvShape& s = b.shape;
@@ -171,19 +171,35 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
   const bool through_x = b.identity && to.x != nullptr;
   if (to.x != nullptr && !b.identity) std::memset(to.x, 0, z(s.n) * z(s.h) * z(s.w) * z(s.in) * sizeof(float));
   float* shortcut_grad = through_x ? to.x : to.shortcut;
-  team.run(pieces.count(), [&](int piece) {
-    const std::size_t at = pieces.first(piece) * channels;
-    rows.differentiate(grad + at, y + at, shortcut != nullptr ? shortcut + at : nullptr, pieces.length(piece), s.out,
-                       form, a.data(), linear.data(), constant.data(), scratch + at,
-                       shortcut_grad != nullptr ? shortcut_grad + at : nullptr);
-  });
-  times.differentiate = watch.lap();
-  if (to.x != nullptr) grad_input(s, scratch, b.weight, b.tail, inside, to.x, b.isa, team);
-  times.grad_input = watch.lap();
-  if (to.weight != nullptr) {
-    grad_weight(s, scratch, codes, b.zero_one, b.weight, b.tail, b.weight_bound, to.weight, to.tail, b.isa, team);
+  const std::size_t outputs = z(s.oh()) * z(s.ow());
+  const GradSource source = [&](int first, int count) {
+    const double before = watch.lap();
+    const std::size_t start = z(first) * outputs * channels;
+    if (scratch.size() < z(count) * outputs * channels) {
+      scratch = {};  // not two at a time
+      scratch = AlignedArray<float>(z(count) * outputs * channels);
+    }
+    const Pieces slice(z(count) * outputs);
+    team.run(slice.count(), [&](int piece) {
+      const std::size_t own = slice.first(piece) * channels, at = start + own;
+      rows.differentiate(grad + at, y + at, shortcut != nullptr ? shortcut + at : nullptr, slice.length(piece), s.out,
+                         form, a.data(), linear.data(), constant.data(), scratch.data() + own,
+                         shortcut_grad != nullptr ? shortcut_grad + at : nullptr);
+    });
+    times.conv += before;
+    times.differentiate += watch.lap();
+    return static_cast<const float*>(scratch.data());
+  };
+  std::optional<ToInput> to_input;
+  std::optional<ToWeight> to_weight;
+  if (to.x != nullptr) to_input = {inside, to.x};
+  if (to.weight != nullptr) to_weight = {codes, b.zero_one, b.weight_bound, to.weight, to.tail};
+  if (to_input || to_weight) {
+    gradients(s, source, b.weight, b.tail, to_input, to_weight, grad_kernels_for(b.isa), team);
+  } else if (shortcut_grad != nullptr) {
+    for (int n = 0; n < s.n; ++n) source(n, 1);
   }
-  times.grad_weight = watch.lap();
+  times.conv += watch.lap();
   return times;
 }
 

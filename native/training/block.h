@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "base/aligned.h"
 #include "training/conv_grad.h"
 
 namespace ftbnn::training {
@@ -33,7 +34,7 @@ struct ForwardTimes {
   double pack_weights, pack, conv, activate;
 };
 struct BackwardTimes {
-  double reduce, differentiate, grad_input, grad_weight;
+  double reduce, differentiate, conv;  // conv: both gradients of the convolution
 };
 
 // codes, inside: [n][h][w][words of in]. y: [n][oh][ow][out]. saved: [4][out], for backward. inside may be null.
@@ -46,9 +47,10 @@ struct Gradients {
   float *x, *shortcut, *weight, *tail, *gamma, *beta, *left, *right;
 };
 
-// scratch: [n][oh][ow][out].
+// The gradient of y is made in `scratch`, slice by slice of images, while the convolution's gradients consume it.
+// scratch grows as it must, and is best kept from call to call: fresh pages cost more than what is done with them.
 BackwardTimes backward(const Block& block, const float* grad, const float* shortcut, const std::uint64_t* codes,
-                       const std::uint64_t* inside, const std::int16_t* y, const float* saved, float* scratch,
-                       const Gradients& to, Team& team);
+                       const std::uint64_t* inside, const std::int16_t* y, const float* saved,
+                       AlignedArray<float>& scratch, const Gradients& to, Team& team);
 
 }  // namespace ftbnn::training

@@ -23,9 +23,9 @@ class Block:
     def forward(self, threads: int, x: int, shortcut: int, running_mean: int, running_var: int, codes: int, inside: int, y: int, saved: int, out: int) -> tuple[float, float, float, float]:
         """Seconds of packing weights, packing x, convolution, activation."""
 
-    def backward(self, threads: int, grad: int, shortcut: int, codes: int, inside: int, y: int, saved: int, to: Sequence[int]) -> tuple[float, float, float, float]:
+    def backward(self, threads: int, grad: int, shortcut: int, codes: int, inside: int, y: int, saved: int, to: Sequence[int]) -> tuple[float, float, float]:
         """
-        to: gradients of x, shortcut, weight, tail, gamma, beta, left, right. Seconds of sums, gradient of y, gradients of x and of the weights.
+        to: gradients of x, shortcut, weight, tail, gamma, beta, left, right. Seconds of sums, gradient of y, gradients of the convolution.
         """
 
 def grad_kernels() -> list[str]:
@@ -39,7 +39,7 @@ def grad_input(isa: str, shape: Sequence[int], gy: int, weight: int, tail: int, 
 def grad_weight(isa: str, shape: Sequence[int], gy: int, codes: int, zero_one: bool, weight: int, tail: int, bound: float, gw: int, gtail: int, threads: int = 1) -> None:
     """Writes gw and gtail."""
 
-def time_conv_grad(isa: str, shape: Sequence[int], threads: int, rounds: int) -> tuple[float, float, float]:
+def time_conv_grad(isa: str, shape: Sequence[int], threads: int, rounds: int) -> tuple[float, float, float, float]:
     """
-    Seconds of the input's and of the weights' gradient on random data, and the GMAC/s that the CPU could reach.
+    Seconds of the input's gradient, of the weights' and of both in one, on random data, and the GMAC/s that the CPU could reach.
     """

@@ -26,9 +26,9 @@ LARGEST_KERNEL = 15
 FASTER_WITH = ("amx", "avx512bf16", "avx512", "avx2")  # ISAs whose kernels beat PyTorch
 
 # What a profile listens to: (convolution, "forward" or "backward", multiply-accumulates, seconds of its phases).
-Listener = Callable[[BConv, str, int, tuple[float, float, float, float]], None]
+Listener = Callable[[BConv, str, int, tuple[float, ...]], None]
 FORWARD_PHASES = ("pack weights", "pack", "conv", "activate")
-BACKWARD_PHASES = ("sums", "gradient", "grad_input", "grad_weight")
+BACKWARD_PHASES = ("sums", "gradient", "conv gradients")
 listeners: list[Listener] = []
 
 
