@@ -97,8 +97,8 @@ nb::tuple run_backward(const Block& block, int threads, Address grad, Address sh
     const nb::gil_scoped_release release;
     TeamInUse team(threads);
     times = backward(block, at<const float>(grad), at<const float>(shortcut), at<const std::uint64_t>(codes),
-                     at<const std::uint64_t>(inside), at<const std::int16_t>(y), at<const float>(saved),
-                     team.scratch(), gradients, *team);
+                     at<const std::uint64_t>(inside), at<const std::int16_t>(y), at<const float>(saved), team.scratch(),
+                     gradients, *team);
   }
   return nb::make_tuple(times.reduce, times.differentiate, times.conv);
 }
