@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f)
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types unit format setup clean
+.PHONY: help demo test lint types unit sanitize format setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -40,6 +40,14 @@ types: $(READY)  ## mypy, strict
 unit: $(READY)  ## all tests
 	@echo "== tests"
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+
+sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and UndefinedBehaviorSanitizer
+	@echo "== sanitize"
+	@$(BIN)/cmake -S . -B build/sanitize -DFTBNN_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo > /dev/null
+	@$(BIN)/cmake --build build/sanitize --parallel 2 > /dev/null
+	@$(BIN)/python tests/damage_files.py build/sanitize
+	@for isa in $$($(BIN)/python -c 'from ftbnn import _native; print(*_native.isas())'); do \
+	  echo "-- FTBNN_ISA=$$isa"; FTBNN_ISA=$$isa build/sanitize/damage build/sanitize/*.ftbnn || exit 1; done
 
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .

@@ -156,6 +156,15 @@ using Scores = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 nb::tuple shape_tuple(const ftbnn::Shape& shape) { return nb::make_tuple(shape.c, shape.h, shape.w); }
 
+// A bytes object does not change, so it is read with the GIL released too.
+void parse_engine(ftbnn::Engine* self, const nb::bytes& data, int threads) {
+  require(threads >= 1 && threads <= 1024, "threads must be 1 to 1024");
+  const void* bytes = data.data();
+  const std::size_t size = data.size();
+  const nb::gil_scoped_release release;
+  new (self) ftbnn::Engine(ftbnn::parse(bytes, size), threads);
+}
+
 // Files are read with the GIL released; what the operating system refuses is an OSError with its number.
 void open_engine(ftbnn::Engine* self, const std::string& path, int threads) {
   require(threads >= 1 && threads <= 1024, "threads must be 1 to 1024");
@@ -224,6 +233,7 @@ NB_MODULE(_native, m) {
   nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a)
+      .def("__init__", &parse_engine, "data"_a, "threads"_a)
       .def("run_f32", &run_engine<float>, "images"_a, "scores"_a, "Normalised (N, C, H, W) images to (N, outputs).")
       .def("run_u8", &run_engine<std::uint8_t>, "images"_a, "scores"_a, "8-bit (N, H, W, C) images to (N, outputs).")
       .def("profile", &profile_engine, "image"_a, "rounds"_a,
