@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "base/cpu.h"
+#include "bench/roofs.h"
 #include "engine/engine.h"
 #include "engine/reader.h"
 #include "kernels/table.h"
@@ -150,6 +151,28 @@ void bind_kernels(nb::module_ m) {
         "Binary convolution of one output row; the rows of scales are scale, shift, left and right.");
 }
 
+void bind_bench(nb::module_ m) {
+  m.doc() = "What benchmarks need of the CPU.";
+  m.def("hides_tile_palette", &ftbnn::hides_tile_palette, "True where libraries that use AMX end in SIGILL.");
+  m.def(
+      "roof",
+      [](const std::string& isa, bool binary) -> nb::object {
+        for (const ftbnn::Roof& roof : ftbnn::roofs()) {
+          if (roof.binary != binary || isa != ftbnn::isa_name(roof.isa)) continue;
+          double rate = 0;
+          {
+            const nb::gil_scoped_release release;
+            rate = roof.gmacs();
+          }
+          return nb::make_tuple(roof.name, rate);
+        }
+        return nb::none();
+      },
+      "isa"_a, "binary"_a, nb::sig("def roof(isa: str, binary: bool) -> tuple[str, float] | None"),
+      "(instructions, GMAC/s of one thread right now) of the loop that bounds this ISA's kernels; None if there is "
+      "none.");
+}
+
 template <typename Pixel>
 using Images = nb::ndarray<const Pixel, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Scores = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -230,6 +253,7 @@ NB_MODULE(_native, m) {
       "isa_in_use", [] { return std::string(ftbnn::isa_name(ftbnn::isa_in_use())); },
       "The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.");
   bind_kernels(m.def_submodule("kernels"));
+  bind_bench(m.def_submodule("bench"));
   nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a)

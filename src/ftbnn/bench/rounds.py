@@ -29,6 +29,9 @@ class Contender:
     call: Callable[[], Any]
 
 
+Maker = Callable[[], Contender]
+
+
 def turn(call: Callable[[], Any]) -> list[float]:
     """Seconds of each call."""
     time.sleep(PAUSE_S)
@@ -51,7 +54,7 @@ def interleave(
         for contender, taken in zip(contenders, times, strict=True):
             seconds = turn(contender.call)
             if number:
-                taken += seconds
+                taken.extend(seconds)
     return [_row(contender, taken) for contender, taken in zip(contenders, times, strict=True)]
 
 
