@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f)
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types unit sanitize format setup clean
+.PHONY: help demo bench test lint types unit sanitize format setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -24,6 +24,15 @@ demo: $(READY)  ## show what the project does
 	@$(BIN)/ftbnn eval runs/demo/digits.ftbnn --data digits
 	@echo "== where its time goes, one thread"
 	@$(BIN)/ftbnn inspect runs/demo/digits.ftbnn --profile
+	@echo "== its speed beside PyTorch, one thread"
+	@$(BIN)/ftbnn bench net runs/demo --peers torch --batch 1,64 --rounds 3 2>/dev/null
+
+REPORT := benchmarks/reports/$(shell date +%F)-engine
+ISAS = $(shell $(BIN)/python -c 'from ftbnn import _native; print(*[i for i in _native.isas() if i != "portable"], sep=",")')
+
+bench: $(READY)  ## measure the engine beside others (minutes, wants a quiet machine); writes a report
+	@$(BIN)/ftbnn bench conv --report $(REPORT)
+	@$(BIN)/ftbnn bench net ftbnn18 ftbnn-d18-g1-90m --isa $(ISAS) --threads 1,2 --batch 1,16 --report $(REPORT)
 
 test: lint types unit  ## lint, types and all tests
 

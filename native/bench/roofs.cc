@@ -90,9 +90,8 @@ std::vector<Roof> find_roofs() {
   std::vector<Roof> found;
 #if defined(__x86_64__)
   const std::vector<Isa>& isas = cpu().isas;
-  std::copy_if(std::begin(table), std::end(table), std::back_inserter(found), [&](const Roof& roof) {
-    return std::find(isas.begin(), isas.end(), roof.isa) != isas.end();
-  });
+  std::copy_if(std::begin(table), std::end(table), std::back_inserter(found),
+               [&](const Roof& roof) { return std::find(isas.begin(), isas.end(), roof.isa) != isas.end(); });
 #endif
   return found;
 }

@@ -44,6 +44,7 @@ def compare(what: Comparison, say: Say) -> tuple[list[dict[str, Any]], dict[str,
     """(a row for each contender, the summary of each network by name)."""
     what.check()
     isas = isas_of(what.isas)
+    say = _once(say)
     with TemporaryDirectory() as folder:
         subjects = [
             open_subject(name, Path(folder), image_size=what.image_size, width=what.width) for name in what.names
@@ -62,6 +63,18 @@ def compare(what: Comparison, say: Say) -> tuple[list[dict[str, Any]], dict[str,
             say(f"batch {batch}: {len(made)} contenders")
             rows += interleave(made, rounds=what.rounds, progress=say)
         return rows, {subject.name: _summary(subject, isas, rows) for subject in subjects}
+
+
+def _once(say: Say) -> Say:
+    """Says the same only once: a reason why a row is missing holds for every batch and number of threads."""
+    said: set[str] = set()
+
+    def speak(line: str) -> None:
+        if line not in said or line.startswith("round"):
+            said.add(line)
+            say(line)
+
+    return speak
 
 
 def _others(names: Sequence[str], say: Say) -> Iterator[tuple[str, Callable[..., Iterator[Maker]]]]:

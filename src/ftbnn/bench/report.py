@@ -43,12 +43,16 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(folder: Path, name: str, rows: Sequence[dict[str, Any]], lines: Sequence[str], *, picture: bool) -> None:
-    """Adds NAME.json (and NAME.png) to the report and writes its README anew. `lines` are sentences for people."""
+def create(folder: Path) -> None:
+    """Makes the directory: before the measuring, so that a mistake costs no time."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot create {folder}: {error.strerror or error}") from error
+
+
+def write(folder: Path, name: str, rows: Sequence[dict[str, Any]], lines: Sequence[str], *, picture: bool) -> None:
+    """Adds NAME.json (and NAME.png) to the report and writes its README anew. `lines` are sentences for people."""
     entry = {"command": shlex.join(["ftbnn", *sys.argv[1:]]), "machine": machine(), "notes": list(lines), "rows": rows}
     write_atomically(folder / f"{name}.json", (json.dumps(entry, indent=2) + "\n").encode())
     if picture:

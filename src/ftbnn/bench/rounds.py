@@ -47,10 +47,10 @@ def turn(call: Callable[[], Any]) -> list[float]:
 def interleave(
     contenders: Sequence[Contender], *, rounds: int, progress: Callable[[str], None] = lambda _: None
 ) -> list[dict[str, Any]]:
-    """A row for each contender, after a round of warm-up."""
+    """A row for each contender, after a round that is not timed."""
     times: list[list[float]] = [[] for _ in contenders]
     for number in range(rounds + 1):
-        progress(f"round {number} of {rounds}" if number else "warm-up")
+        progress(f"round {number} of {rounds}")  # round 0 is the warm-up
         for contender, taken in zip(contenders, times, strict=True):
             seconds = turn(contender.call)
             if number:

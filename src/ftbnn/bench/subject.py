@@ -6,21 +6,24 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ftbnn.bench.file_graph import read_graph
+from ftbnn.bench.graph_module import GraphModule
 from ftbnn.budget import count
 from ftbnn.errors import UserError
-from ftbnn.export import build_graph, export
-from ftbnn.export.graph import Graph
+from ftbnn.export import export
+from ftbnn.export.graph import BConv, Graph
 from ftbnn.models import build, find
 from ftbnn.nn import FPReLU, StemName
 from ftbnn.runtime import load
 from ftbnn.training.run import load_network
 
+FP32_BYTES = 4
 SMALL_IMAGE = 64  # up to here networks have the stem for small images
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network under test. `network` and `graph` are None for a file, of which no PyTorch module is known."""
+    """A network under test: its file, and the same as a PyTorch module and as a list of operators."""
 
     name: str
     file: Path
@@ -28,10 +31,10 @@ class Subject:
     outputs: int
     width: int | None
     has_random_weights: bool
-    network: nn.Module | None = None
-    graph: Graph | None = None
-    fp32_bytes: int | None = None
-    minimum_bytes: int | None = None  # binary weights as bits, every other parameter as a float32
+    network: nn.Module  # its own, or of a file the operators one by one
+    graph: Graph
+    fp32_bytes: int
+    minimum_bytes: int  # binary weights as bits, every other number as a float32
 
     @property
     def size_bytes(self) -> int:
@@ -58,16 +61,13 @@ def enliven(network: nn.Module) -> nn.Module:
 def open_subject(text: str, folder: Path, *, image_size: int | None, width: int | None) -> Subject:
     """The subject of that name, run directory, checkpoint or file; what must be written goes to `folder`."""
     path = Path(text)
+    has_own_shape = path.suffix == ".ftbnn" or path.exists()
+    if has_own_shape and (image_size is not None or width is not None):
+        raise UserError(f"{path} has its own image size and width; leave --image-size and --width out")
     if path.suffix == ".ftbnn":
-        if image_size is not None or width is not None:
-            raise UserError(f"{path} has its own image size and width; leave --image-size and --width out")
-        model = load(path, threads=1)
-        outputs = model.output_shape[0] * model.output_shape[1] * model.output_shape[2]
-        return Subject(model.name or path.stem, path, model.input_shape, outputs, None, has_random_weights=False)
+        return _of_file(path)
     torch.manual_seed(0)
     if path.exists():
-        if image_size is not None or width is not None:
-            raise UserError(f"{path} has its own image size and width; leave --image-size and --width out")
         network, state = load_network(path)
         name, spec = state["model_spec"]["name"] or path.stem, state["spec"]
         if spec is None:
@@ -82,20 +82,40 @@ def open_subject(text: str, folder: Path, *, image_size: int | None, width: int 
         name, shape = text, (entry.in_channels, side, side)
         network = enliven(build(text, width=width, stem=stem_for(side) if entry.has_stems else None))
     example = torch.zeros(1, *shape)
-    file = folder / f"{name}.ftbnn"
+    file = folder / f"{Path(name).name}.ftbnn"
     report = export(network, example, file, name=name)
-    graph = build_graph(network, example)
+    graph = read_graph(file)
     return Subject(
-        name,
-        file,
-        shape,
-        graph.output.size,
-        width,
+        name=name,
+        file=file,
+        input_shape=shape,
+        outputs=graph.output.size,
+        width=width,
         has_random_weights=not path.exists(),
         network=network,
         graph=graph,
         fp32_bytes=report.fp32_bytes,
         minimum_bytes=count(network, shape).packed_bytes,
+    )
+
+
+def _of_file(path: Path) -> Subject:
+    model = load(path, threads=1)
+    graph = read_graph(path)
+    network = GraphModule(graph).eval()
+    numbers = sum(tensor.numel() for tensor in (*network.parameters(), *network.buffers()))
+    binary = sum(part.size for operator in graph.operators if isinstance(operator, BConv) for part in operator.positive)
+    return Subject(
+        name=model.name or path.stem,
+        file=path,
+        input_shape=model.input_shape,
+        outputs=graph.output.size,
+        width=None,
+        has_random_weights=False,
+        network=network,
+        graph=graph,
+        fp32_bytes=FP32_BYTES * numbers,
+        minimum_bytes=FP32_BYTES * (numbers - binary) + binary // 8,
     )
 
 

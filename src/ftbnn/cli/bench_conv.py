@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> None:
     from ftbnn.bench.conv import measure
     from ftbnn.bench.ours import isas_of
 
+    if args.report:
+        report.create(args.report)
     isas = isas_of(args.isa or [isa for isa in _native.isas() if isa != "portable"])
     rows = measure(isas, rounds=args.rounds, say=lambda text: print(text, file=sys.stderr, flush=True))
     if args.report:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ftbnn.cli.output import print_json, require_torch, size, table
+from ftbnn.errors import UserError
 
 
 def numbers(text: str) -> list[int]:
@@ -46,12 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn bench net")
+    if args.plot and not args.plot.parent.is_dir():
+        raise UserError(f"cannot write {args.plot}: {args.plot.parent} is not a directory")
     from ftbnn.bench.onednn import protect
 
     limit = protect()  # before PyTorch is imported
     from ftbnn.bench import picture, report
     from ftbnn.bench.net import Comparison, compare
 
+    if args.report:
+        report.create(args.report)
     what = Comparison(
         args.models, args.threads, args.batch, args.peers, args.isa, args.image_size, args.width, args.rounds
     )
@@ -105,11 +110,8 @@ def sentences(name: str, facts: dict[str, Any]) -> Iterator[str]:
             yield f"{name}, {isa}, batch {batch}: 2 threads are {speedup:.2f} times as fast as 1."
         took = f"{of_isa['first_answer_ms']:.1f} ms"
         yield f"{name}, {isa}: {took} from opening the file to the first answer, in a fresh process."
-    if facts["fp32_bytes"]:
-        over = 100 * (facts["size_bytes"] / facts["minimum_bytes"] - 1)
-        yield (
-            f"{name}: {size(facts['size_bytes'])}, {over:.1f} % above the least its numbers need "
-            f"({size(facts['minimum_bytes'])}); the fp32 state is {size(facts['fp32_bytes'])}."
-        )
-    else:
-        yield f"{name}: {size(facts['size_bytes'])}."
+    over = 100 * (facts["size_bytes"] / facts["minimum_bytes"] - 1)
+    yield (
+        f"{name}: {size(facts['size_bytes'])}, {over:.1f} % above the least its numbers need "
+        f"({size(facts['minimum_bytes'])}); in fp32 it is {size(facts['fp32_bytes'])}."
+    )

@@ -18,8 +18,7 @@ def contenders(subjects: list[Subject], resnet: ResNet18, threads: int, images: 
     for precision in ("fp32", "int8"):
         yield partial(_resnet, resnet, precision, threads, images)
     for subject in subjects:
-        if subject.graph is not None:
-            yield partial(_binary, subject, threads, images)
+        yield partial(_binary, subject, threads, images)
 
 
 def _resnet(resnet: ResNet18, precision: str, threads: int, images: NDArray[np.float32]) -> Contender:
@@ -29,7 +28,6 @@ def _resnet(resnet: ResNet18, precision: str, threads: int, images: NDArray[np.f
 
 
 def _binary(subject: Subject, threads: int, images: NDArray[np.float32]) -> Contender:
-    assert subject.graph is not None
     return _contender(binary_model(subject.graph, len(images)), subject.name, "binary", threads, images)
 
 

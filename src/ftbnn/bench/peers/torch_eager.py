@@ -15,8 +15,7 @@ from ftbnn.bench.subject import Subject
 
 def contenders(subjects: list[Subject], resnet: ResNet18, threads: int, images: NDArray[np.float32]) -> Iterator[Maker]:
     for subject in subjects:
-        if subject.network is not None:
-            yield partial(_contender, subject.network, subject.name, "binary", threads, images)
+        yield partial(_contender, subject.network, subject.name, "binary", threads, images)
     yield partial(_contender, resnet.network, resnet.name, "fp32", threads, images)
 
 
