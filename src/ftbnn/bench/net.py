@@ -40,8 +40,16 @@ class Comparison:
             raise UserError("--threads goes up to 1024 and --batch up to 4096")
 
 
-def compare(what: Comparison, say: Say) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """(a row for each contender, the summary of each network by name)."""
+@dataclass(frozen=True)
+class Result:
+    """What was measured: a row for each contender, ours beside the best of each kind, and the files."""
+
+    rows: list[dict[str, Any]]
+    ratios: list[dict[str, Any]]
+    files: list[dict[str, Any]]
+
+
+def compare(what: Comparison, say: Say) -> Result:
     what.check()
     isas = isas_of(what.isas)
     say = _once(say)
@@ -62,7 +70,7 @@ def compare(what: Comparison, say: Say) -> tuple[list[dict[str, Any]], dict[str,
                     made += _make(name, makers(subjects, resnet, threads, images), say)
             say(f"batch {batch}: {len(made)} contenders")
             rows += interleave(made, rounds=what.rounds, progress=say)
-        return rows, {subject.name: _summary(subject, isas, rows) for subject in subjects}
+        return Result(rows, ratios(rows), [_file(subject, isas) for subject in subjects])
 
 
 def _once(say: Say) -> Say:
@@ -97,61 +105,47 @@ def _make(name: str, makers: Iterator[Maker], say: Say) -> list[Contender]:
     return made
 
 
-def _summary(subject: Subject, isas: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the rows say, by ISA: how many times faster than the best of each kind, and the file's figures."""
+def _file(subject: Subject, isas: Sequence[str]) -> dict[str, Any]:
     return {
+        "name": subject.name,
         "random_weights": subject.has_random_weights,
         "size_bytes": subject.size_bytes,
-        "fp32_bytes": subject.fp32_bytes,
         "minimum_bytes": subject.minimum_bytes,
-        "isas": {
-            isa: {
-                "first_answer_ms": first_answer_ms(subject, isa),
-                "faster_than": _ratios(subject, isa, rows),
-                "threads_2_over_1": _scaling(subject, isa, rows),
-            }
-            for isa in isas
-        },
+        "fp32_bytes": subject.fp32_bytes,
+        "first_answer_ms": {isa: first_answer_ms(subject, isa) for isa in isas},
     }
 
 
-def _ours(subject: Subject, isa: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    wanted = {"name": subject.name, "engine": "ftbnn", "isa": isa}
-    return [row for row in rows if wanted.items() <= row.items()]
+def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each row of ours, how many times as fast it is as the fastest peer of each precision, and as one thread.
 
-
-def _ratios(subject: Subject, isa: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each cell of threads and batch, against the fastest engine of each precision."""
+    By medians; `_min` by minima. A peer's binary row counts only if it is the same network.
+    """
     found = []
-    for own in _ours(subject, isa, rows):
-        cell = [row for row in rows if (row["threads"], row["batch"]) == (own["threads"], own["batch"])]
+    for own in rows:
+        if own["engine"] != "ftbnn":
+            continue
+        ratio = {key: own[key] for key in ("name", "isa", "threads", "batch")}
         for precision in ("fp32", "int8", "binary"):
-            others = [
-                row
-                for row in cell
-                if row["engine"] != "ftbnn"
-                and row["precision"] == precision
-                and (precision != "binary" or row["name"] == subject.name)
-            ]
-            if not others:
-                continue
-            best = min(others, key=lambda row: row["median_ms"])
-            found.append(
-                {
-                    "threads": own["threads"],
-                    "batch": own["batch"],
-                    "precision": precision,
-                    "engine": best["engine"],
-                    "by_median": best["median_ms"] / own["median_ms"],
-                    "by_min": min(row["min_ms"] for row in others) / own["min_ms"],
-                }
-            )
+            rivals = [row for row in rows if _rivals(own, row) and row["precision"] == precision]
+            if rivals:
+                best = min(rivals, key=lambda row: row["median_ms"])
+                ratio[precision] = best["median_ms"] / own["median_ms"]
+                ratio[f"{precision}_min"] = min(row["min_ms"] for row in rivals) / own["min_ms"]
+                ratio[f"{precision}_engine"] = best["engine"]
+        one = [row for row in rows if row["threads"] == 1 and all(row[k] == own[k] for k in OURS)]
+        if one:
+            ratio["one_thread"] = one[0]["median_ms"] / own["median_ms"]
+        found.append(ratio)
     return found
 
 
-def _scaling(subject: Subject, isa: str, rows: Sequence[dict[str, Any]]) -> dict[int, float]:
-    """Speed of two threads over one, by batch."""
-    times = {(row["batch"], row["threads"]): row["median_ms"] for row in _ours(subject, isa, rows)}
-    return {
-        batch: one / times[batch, 2] for (batch, threads), one in times.items() if threads == 1 and (batch, 2) in times
-    }
+OURS = ("name", "engine", "isa", "batch")  # what two rows of ours share that differ in threads
+
+
+def _rivals(own: dict[str, Any], row: dict[str, Any]) -> bool:
+    return (
+        row["engine"] != "ftbnn"
+        and (row["threads"], row["batch"]) == (own["threads"], own["batch"])
+        and (row["precision"] != "binary" or row["name"] == own["name"])
+    )

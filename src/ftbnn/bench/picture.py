@@ -19,9 +19,14 @@ def _label(row: dict[str, Any]) -> str:
 def _panel(axes: Any, rows: Sequence[dict[str, Any]], title: str) -> None:
     rows = sorted(rows, key=lambda row: row["median_ms"])
     times = [row["median_ms"] / row["batch"] for row in rows]
+    # PyTorch's bars, many times as long, would leave nothing to see of the others.
+    others = [ms for row, ms in zip(rows, times, strict=True) if row["engine"] not in ("ftbnn", "torch")]
+    limit = 1.3 * max(others, default=max(times))
     kinds = ["ftbnn" if row["engine"] == "ftbnn" else row["precision"] for row in rows]
-    bars = axes.barh([_label(row) for row in rows], times, color=[COLORS[kind] for kind in kinds], height=0.75)
-    axes.bar_label(bars, [f"{ms:.3g}" for ms in times], padding=3, fontsize=8)
+    lengths = [min(ms, limit) for ms in times]
+    bars = axes.barh([_label(row) for row in rows], lengths, color=[COLORS[kind] for kind in kinds], height=0.75)
+    texts = [f"{ms:.3g}" if ms <= limit else f"{ms:.3g} (cut)" for ms in times]
+    axes.bar_label(bars, texts, padding=3, fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_title(title, fontsize=10, loc="left")

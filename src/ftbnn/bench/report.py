@@ -51,9 +51,18 @@ def create(folder: Path) -> None:
         raise UserError(f"cannot create {folder}: {error.strerror or error}") from error
 
 
-def write(folder: Path, name: str, rows: Sequence[dict[str, Any]], lines: Sequence[str], *, picture: bool) -> None:
-    """Adds NAME.json (and NAME.png) to the report and writes its README anew. `lines` are sentences for people."""
-    entry = {"command": shlex.join(["ftbnn", *sys.argv[1:]]), "machine": machine(), "notes": list(lines), "rows": rows}
+def write(
+    folder: Path,
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    *,
+    text: str,
+    picture: bool,
+    **more: Sequence[dict[str, Any]],
+) -> None:
+    """Adds NAME.json (and NAME.png) to the report and writes its README anew. `text` is what was printed."""
+    command = shlex.join(["ftbnn", *sys.argv[1:]])
+    entry = {"command": command, "machine": machine(), "rows": rows, **more, "text": text.splitlines()}
     write_atomically(folder / f"{name}.json", (json.dumps(entry, indent=2) + "\n").encode())
     if picture:
         draw(rows, folder / f"{name}.png", _native.cpu_name())
@@ -75,17 +84,5 @@ def readme(folder: Path) -> str:
         parts.append(f"## {name}\n\n`{entry['command']}`")
         if (folder / f"{name}.png").exists():
             parts.append(f"![{name}]({name}.png)")
-        parts += [_table(entry["rows"]), "\n".join(f"- {line}" for line in entry["notes"])]
+        parts.append("\n".join(["```", *entry["text"], "```"]))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    keys = list(rows[0])
-    lines = [keys, ["---"] * len(keys), *([_cell(row[key]) for key in keys] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

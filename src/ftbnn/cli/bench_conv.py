@@ -28,13 +28,13 @@ def run(args: argparse.Namespace) -> None:
         report.create(args.report)
     isas = isas_of(args.isa or [isa for isa in _native.isas() if isa != "portable"])
     rows = measure(isas, rounds=args.rounds, say=lambda text: print(text, file=sys.stderr, flush=True))
+    text = f"{_native.cpu_name()}, one thread; GMAC/s and share are those of the fastest call\n{show(rows)}"
     if args.report:
-        lines = ["One thread; GMAC/s and share of the roof are those of the fastest call, epilogue included."]
-        report.write(args.report, "conv", rows, lines, picture=False)
+        report.write(args.report, "conv", rows, text=text, picture=False)
     if args.json:
         print_json(rows)
     else:
-        print(f"{_native.cpu_name()}, one thread\n{show(rows)}")
+        print(text)
 
 
 def show(rows: list[dict[str, Any]]) -> str:

@@ -2,12 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ftbnn.cli.output import print_json, require_torch, size, table
 from ftbnn.errors import UserError
+
+CELL = ("threads", "batch")
+RIVALS = {"fp32": "fp32 ResNet-18", "int8": "int8 ResNet-18", "binary": "same network"}
 
 
 def numbers(text: str) -> list[int]:
@@ -60,58 +62,55 @@ def run(args: argparse.Namespace) -> None:
     what = Comparison(
         args.models, args.threads, args.batch, args.peers, args.isa, args.image_size, args.width, args.rounds
     )
-    rows, summary = compare(what, lambda text: print(text, file=sys.stderr, flush=True))
-    lines = [line for name, facts in summary.items() for line in sentences(name, facts)]
+    result = compare(what, lambda line: print(line, file=sys.stderr, flush=True))
+    parts = [show_rows(result.rows), show_ratios(result.ratios), "\n".join(map(about_file, result.files))]
     if limit:
-        lines.append(f"PyTorch and OpenVINO were held to ONEDNN_MAX_CPU_ISA={limit}: this machine hides its AMX tiles.")
+        parts.append(f"PyTorch and OpenVINO were held to ONEDNN_MAX_CPU_ISA={limit}: this machine hides its AMX tiles.")
     if args.plot:
-        picture.draw(rows, args.plot, report.machine()["cpu"])
+        picture.draw(result.rows, args.plot, report.machine()["cpu"])
     if args.report:
-        report.write(args.report, "net", rows, lines, picture=True)
+        more = {"ratios": result.ratios, "files": result.files}
+        report.write(args.report, "net", result.rows, text="\n\n".join(parts), picture=True, **more)
     if args.json:
-        print_json(rows)
-    else:
-        print(show(rows))
-    print("\n".join(lines), file=sys.stderr if args.json else sys.stdout)
+        print_json(result.rows)
+    print("\n\n".join(parts), file=sys.stderr if args.json else sys.stdout)
 
 
-def show(rows: list[dict[str, Any]]) -> str:
-    """The table, with each time beside that of the first row of ours in its cell."""
+def show_rows(rows: list[dict[str, Any]]) -> str:
+    """The table, with each time beside that of the first row of ours for as many threads and images."""
     header = ["name", "engine", "precision", "isa", "threads", "batch", "median ms", "min ms", "images/s", "x ours"]
     cells = []
     for row in rows:
-        own = next(
-            r for r in rows if r["engine"] == "ftbnn" and (r["threads"], r["batch"]) == (row["threads"], row["batch"])
-        )
-        cells.append(
-            [
-                *(row[key] for key in header[:6]),
-                f"{row['median_ms']:.3f}",
-                f"{row['min_ms']:.3f}",
-                f"{row['images_per_s']:.1f}",
-                f"{row['median_ms'] / own['median_ms']:.2f}",
-            ]
-        )
+        own = next(r for r in rows if r["engine"] == "ftbnn" and all(r[key] == row[key] for key in CELL))
+        times = [f"{row['median_ms']:.3f}", f"{row['min_ms']:.3f}", f"{row['images_per_s']:.1f}"]
+        cells.append([*(row[key] for key in header[:6]), *times, f"{row['median_ms'] / own['median_ms']:.2f}"])
     return table(header, cells)
 
 
-def sentences(name: str, facts: dict[str, Any]) -> Iterator[str]:
-    """What the rows mean, one line each."""
-    if facts["random_weights"]:
-        yield f"{name}: random weights, for speed alone."
-    for isa, of_isa in facts["isas"].items():
-        for ratio in of_isa["faster_than"]:
-            rival = {"binary": "the same network"}.get(ratio["precision"], f"{ratio['precision']} ResNet-18")
-            yield (
-                f"{name}, {isa}, threads {ratio['threads']}, batch {ratio['batch']}: {ratio['by_median']:.2f} times as "
-                f"fast as {rival} in {ratio['engine']} ({ratio['by_min']:.2f} by minima)."
-            )
-        for batch, speedup in of_isa["threads_2_over_1"].items():
-            yield f"{name}, {isa}, batch {batch}: 2 threads are {speedup:.2f} times as fast as 1."
-        took = f"{of_isa['first_answer_ms']:.1f} ms"
-        yield f"{name}, {isa}: {took} from opening the file to the first answer, in a fresh process."
-    over = 100 * (facts["size_bytes"] / facts["minimum_bytes"] - 1)
-    yield (
-        f"{name}: {size(facts['size_bytes'])}, {over:.1f} % above the least its numbers need "
-        f"({size(facts['minimum_bytes'])}); in fp32 it is {size(facts['fp32_bytes'])}."
+def show_ratios(ratios: list[dict[str, Any]]) -> str:
+    header = ["how many times as fast as", "isa", "threads", "batch", *RIVALS.values(), "1 thread"]
+    cells = [
+        [
+            *(ratio[key] for key in ("name", "isa", "threads", "batch")),
+            *(_against(ratio, precision) for precision in RIVALS),
+            f"{ratio['one_thread']:.2f}" if "one_thread" in ratio else "",
+        ]
+        for ratio in ratios
+    ]
+    return f"{table(header, cells)}\n(by medians; in brackets by minima; always the fastest engine of its kind)"
+
+
+def _against(ratio: dict[str, Any], precision: str) -> str:
+    if precision not in ratio:
+        return ""
+    return f"{ratio[precision]:.2f} ({ratio[precision + '_min']:.2f}) {ratio[precision + '_engine']}"
+
+
+def about_file(file: dict[str, Any]) -> str:
+    answers = ", ".join(f"{ms:.1f} ms ({isa})" for isa, ms in file["first_answer_ms"].items())
+    weights = "; random weights, for speed alone" if file["random_weights"] else ""
+    return (
+        f"{file['name']}: {size(file['size_bytes'])}, {file['size_bytes'] / file['minimum_bytes']:.3f} times the least "
+        f"(a bit for a binary weight, fp32 for the rest); in fp32 {size(file['fp32_bytes'])}{weights}\n"
+        f"{file['name']}: from opening the file to the first answer, in a fresh process: {answers}"
     )
