@@ -29,7 +29,7 @@ class Subject:
     file: Path
     input_shape: tuple[int, int, int]
     outputs: int
-    width: int | None
+    width: int | None  # of the first stage, and so of the ResNet-18 beside it; None: the usual one
     has_random_weights: bool
     network: nn.Module  # its own, or of a file the operators one by one
     graph: Graph
@@ -61,11 +61,10 @@ def enliven(network: nn.Module) -> nn.Module:
 def open_subject(text: str, folder: Path, *, image_size: int | None, width: int | None) -> Subject:
     """The subject of that name, run directory, checkpoint or file; what must be written goes to `folder`."""
     path = Path(text)
-    has_own_shape = path.suffix == ".ftbnn" or path.exists()
-    if has_own_shape and (image_size is not None or width is not None):
-        raise UserError(f"{path} has its own image size and width; leave --image-size and --width out")
+    if image_size is not None and (path.suffix == ".ftbnn" or path.exists()):
+        raise UserError(f"{path} has an image size of its own; leave --image-size out")
     if path.suffix == ".ftbnn":
-        return _of_file(path)
+        return _of_file(path, width)
     torch.manual_seed(0)
     if path.exists():
         network, state = load_network(path)
@@ -73,7 +72,7 @@ def open_subject(text: str, folder: Path, *, image_size: int | None, width: int 
         if spec is None:
             raise UserError(f"{path} was trained on data of your own: export it and give the .ftbnn file")
         shape = (spec["channels"], spec["image_size"], spec["image_size"])
-        width = state["model_spec"]["settings"].get("width")
+        width = width or state["model_spec"]["settings"].get("width")
     else:
         entry = find(text)
         side = entry.image_size if image_size is None else image_size
@@ -99,7 +98,7 @@ def open_subject(text: str, folder: Path, *, image_size: int | None, width: int 
     )
 
 
-def _of_file(path: Path) -> Subject:
+def _of_file(path: Path, width: int | None) -> Subject:
     model = load(path, threads=1)
     graph = read_graph(path)
     network = GraphModule(graph).eval()
@@ -110,7 +109,7 @@ def _of_file(path: Path) -> Subject:
         file=path,
         input_shape=model.input_shape,
         outputs=graph.output.size,
-        width=None,
+        width=width,
         has_random_weights=False,
         network=network,
         graph=graph,

@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--isa", type=names, default=[], metavar="I,...", help="ISAs of our engine (default: the one in use)"
     )
     parser.add_argument("--image-size", type=int, help="side of the input in pixels (default: the model's, mostly 224)")
-    parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's)")
+    parser.add_argument(
+        "--width", type=int, help="channels of the first stage; of a file or run: of the ResNet-18 beside it"
+    )
     parser.add_argument("--rounds", type=int, default=10, help="turns of each contender")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw milliseconds per image")
     parser.add_argument("--report", type=Path, metavar="DIR", help="write JSON, picture and README.md there")
