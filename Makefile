@@ -25,7 +25,7 @@ demo: $(READY)  ## show what the project does
 	@echo "== where its time goes, one thread"
 	@$(BIN)/ftbnn inspect runs/demo/digits.ftbnn --profile
 	@echo "== its speed beside PyTorch, one thread"
-	@$(BIN)/ftbnn bench net runs/demo --peers torch --batch 1,64 --rounds 3 2>/dev/null
+	@$(BIN)/ftbnn bench net runs/demo --peers torch --batch 1,64 --rounds 3
 
 REPORT := benchmarks/reports/$(shell date +%F)-engine
 ISAS = $(shell $(BIN)/python -c 'from ftbnn import _native; print(*[i for i in _native.isas() if i != "portable"], sep=",")')

@@ -17,6 +17,7 @@ from torch import nn
 
 from ftbnn import _native
 from ftbnn.bench.ours import forced_isa
+from ftbnn.bench.rounds import progress_bar
 from ftbnn.bench.subject import enliven
 from ftbnn.errors import UserError
 from ftbnn.export import export
@@ -101,9 +102,7 @@ class _Measured:
         }
 
 
-def measure(
-    isas: Sequence[str], *, rounds: int = 40, layers: Sequence[Layer] = LAYERS, say: Callable[[str], None]
-) -> list[dict[str, Any]]:
+def measure(isas: Sequence[str], *, rounds: int = 40, layers: Sequence[Layer] = LAYERS) -> list[dict[str, Any]]:
     """A row for each layer and ISA, one thread; GMAC/s and share are those of the fastest call."""
     if rounds < 1:
         raise UserError(f"--rounds must be 1 or more, not {rounds}")
@@ -116,11 +115,11 @@ def measure(
             for isa in isas:
                 with forced_isa(isa):
                     measured.append(_Measured(layer, isa, load(path, threads=1)))
-    for number in range(WARM_UP + rounds):
-        if number % 10 == 0:
-            say(f"round {number} of {WARM_UP + rounds}")
-        for one in measured:
-            one.turn()
-            if number < WARM_UP:
-                one.times.clear()
+    with progress_bar((WARM_UP + rounds) * len(measured)) as bar:
+        for number in range(WARM_UP + rounds):
+            for one in measured:
+                one.turn()
+                if number < WARM_UP:
+                    one.times.clear()
+                bar.update()
     return [one.row() for one in measured]

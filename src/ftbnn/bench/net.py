@@ -68,8 +68,8 @@ def compare(what: Comparison, say: Say) -> Result:
                 made += [contender(subject, isa, threads, images) for subject in subjects for isa in isas]
                 for name, makers in _others(what.peers, say):
                     made += _make(name, makers(subjects, resnet, threads, images), say)
-            say(f"batch {batch}: {len(made)} contenders")
-            rows += interleave(made, rounds=what.rounds, progress=say)
+            say(f"batch {batch}: {what.rounds} rounds of {len(made)} contenders")
+            rows += interleave(made, rounds=what.rounds)
         return Result(rows, ratios(rows), [_file(subject, isas) for subject in subjects])
 
 
@@ -78,7 +78,7 @@ def _once(say: Say) -> Say:
     said: set[str] = set()
 
     def speak(line: str) -> None:
-        if line not in said or line.startswith("round"):
+        if line not in said:
             said.add(line)
             say(line)
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tqdm import tqdm
+
 PAUSE_S = 0.02  # idle OpenMP, ONNX Runtime and our own threads spin for up to about 10 ms
 TURN_S = 0.05  # a turn goes on for that long ...
 TURN_CALLS = 20  # ... or for so many calls
@@ -44,18 +46,22 @@ def turn(call: Callable[[], Any]) -> list[float]:
     return taken
 
 
-def interleave(
-    contenders: Sequence[Contender], *, rounds: int, progress: Callable[[str], None] = lambda _: None
-) -> list[dict[str, Any]]:
+def interleave(contenders: Sequence[Contender], *, rounds: int) -> list[dict[str, Any]]:
     """A row for each contender, after a round that is not timed."""
     times: list[list[float]] = [[] for _ in contenders]
-    for number in range(rounds + 1):
-        progress(f"round {number} of {rounds}")  # round 0 is the warm-up
-        for contender, taken in zip(contenders, times, strict=True):
-            seconds = turn(contender.call)
-            if number:
-                taken.extend(seconds)
+    with progress_bar((rounds + 1) * len(contenders)) as bar:
+        for number in range(rounds + 1):
+            for contender, taken in zip(contenders, times, strict=True):
+                seconds = turn(contender.call)
+                if number:
+                    taken.extend(seconds)
+                bar.update()
     return [_row(contender, taken) for contender, taken in zip(contenders, times, strict=True)]
+
+
+def progress_bar(turns: int) -> "tqdm[None]":
+    """Turns done and time left, on a terminal's standard error; nothing elsewhere."""
+    return tqdm(total=turns, unit="turn", disable=None, leave=False, dynamic_ncols=True)
 
 
 def _row(contender: Contender, taken: Sequence[float]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """bench conv: single layers in our engine beside the roof of their ISA."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
     if args.report:
         report.create(args.report)
     isas = isas_of(args.isa or [isa for isa in _native.isas() if isa != "portable"])
-    rows = measure(isas, rounds=args.rounds, say=lambda text: print(text, file=sys.stderr, flush=True))
+    rows = measure(isas, rounds=args.rounds)
     text = f"{_native.cpu_name()}, one thread; GMAC/s and share are those of the fastest call\n{show(rows)}"
     if args.report:
         report.write(args.report, "conv", rows, text=text, picture=False)

@@ -15,7 +15,7 @@ TINY = (
 
 def test_a_row_for_each_layer_and_isa():
     isas = _native.isas()
-    rows = measure(isas, rounds=1, layers=TINY, say=lambda _: None)
+    rows = measure(isas, rounds=1, layers=TINY)
     assert [(row["name"], row["isa"]) for row in rows] == [(layer.name, isa) for layer in TINY for isa in isas]
     for row in rows:
         assert 0 < row["min_ms"] <= row["median_ms"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ftbnn import _native
-from ftbnn.bench import peers
+from ftbnn.bench import onednn, peers
 from ftbnn.bench.net import Comparison, compare, ratios
 from ftbnn.bench.rounds import Contender, interleave
 from ftbnn.cli.main import main
@@ -81,6 +81,17 @@ def test_ratios():
     one, two = ratios(rows)
     assert (one["fp32"], one["fp32_engine"], one["binary"], one["one_thread"]) == (10, "openvino", 25, 1)
     assert two == {"name": "a", "isa": "", "threads": 2, "batch": 1, "one_thread": 2}
+
+
+def test_onednn_is_held_back_only_where_the_tiles_are_hidden(monkeypatch):
+    monkeypatch.setenv(onednn.VARIABLE, "")  # so that whatever was there comes back
+    monkeypatch.delenv(onednn.VARIABLE)
+    monkeypatch.setattr(_native.bench, "hides_tile_palette", lambda: False)
+    assert onednn.protect() is None
+    monkeypatch.setattr(_native.bench, "hides_tile_palette", lambda: True)
+    assert onednn.protect() == "AVX512_CORE_BF16"
+    monkeypatch.setenv(onednn.VARIABLE, "AVX2")
+    assert onednn.protect() == "AVX2"
 
 
 def test_every_isa_in_one_run():
