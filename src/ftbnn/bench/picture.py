@@ -28,7 +28,7 @@ def _panel(axes: Any, rows: Sequence[dict[str, Any]], title: str) -> None:
     texts = [f"{ms:.3g}" if ms <= limit else f"{ms:.3g} (cut)" for ms in times]
     axes.bar_label(bars, texts, padding=3, fontsize=8)
     axes.invert_yaxis()
-    axes.margins(x=0.12)
+    axes.margins(x=0.18)
     axes.set_title(title, fontsize=10, loc="left")
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.tick_params(axis="x", labelsize=8)
