@@ -1,4 +1,4 @@
-// The only file that knows Python.
+// The binding to Python; bindings_rows.cc has the small kernels'.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -13,6 +13,7 @@
 
 #include "base/cpu.h"
 #include "bench/roofs.h"
+#include "bindings_rows.h"
 #include "engine/engine.h"
 #include "engine/reader.h"
 #include "kernels/table.h"
@@ -20,8 +21,17 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+const ftbnn::Kernels& ftbnn::kernels_named(const std::string& name) {
+  if (name == "reference") return ftbnn::reference_kernels();
+  for (const ftbnn::Isa isa : ftbnn::cpu().isas) {
+    if (name == ftbnn::isa_name(isa)) return ftbnn::kernels_for(isa);
+  }
+  throw nb::value_error("isa must be \"reference\" or one of isas()");
+}
+
 namespace {
 
+using ftbnn::kernels_named;
 using ftbnn::PANEL;
 
 std::vector<std::string> isa_names() {
@@ -41,14 +51,6 @@ template <typename T, nb::ssize_t... Shape>
 using Packed = nb::ndarray<nb::numpy, const T, nb::shape<Shape...>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Rows = std::optional<Strided<T, -1, -1>>;
-
-const ftbnn::Kernels& kernels_named(const std::string& name) {
-  if (name == "reference") return ftbnn::reference_kernels();
-  for (const ftbnn::Isa isa : ftbnn::cpu().isas) {
-    if (name == ftbnn::isa_name(isa)) return ftbnn::kernels_for(isa);
-  }
-  throw nb::value_error("isa must be \"reference\" or one of isas()");
-}
 
 constexpr const char* act_names[] = {"none", "relu", "prelu", "fprelu"};
 
@@ -140,7 +142,7 @@ void bconv_row(const std::string& isa, const Strided<const std::uint64_t, -1, -1
 }
 
 void bind_kernels(nb::module_ m) {
-  m.doc() = "One row of each kernel, for tests; native/kernels/conv_row.h is the contract.";
+  m.doc() = "One row of each kernel, for tests; native/kernels/conv_row.h and rows.h are the contracts.";
   m.def("conv_row", &conv_row, "isa"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "stride"_a,
         "width"_a, "channels"_a, "act"_a, "scales"_a.noconvert(), "shortcut"_a.noconvert() = nb::none(),
         "out"_a.noconvert() = nb::none(), "codes"_a.noconvert() = nb::none(),
@@ -150,6 +152,7 @@ void bind_kernels(nb::module_ m) {
         "border"_a.noconvert(), "ones"_a.noconvert(), "shortcut"_a.noconvert() = nb::none(),
         "out"_a.noconvert() = nb::none(), "codes"_a.noconvert() = nb::none(),
         "Binary convolution of one output row; the rows of scales are scale, shift, left and right.");
+  bind_rows(m);
 }
 
 template <typename T>

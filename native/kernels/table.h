@@ -3,6 +3,7 @@
 
 #include "base/cpu.h"
 #include "kernels/conv_row.h"
+#include "kernels/rows.h"
 
 namespace ftbnn {
 
@@ -10,6 +11,7 @@ struct Kernels {
   Isa isa;  // what the CPU must have
   ConvRowKernel conv_row;
   BConvRowKernel bconv_row;
+  RowKernels rows;
 };
 
 // The best kernels that a CPU with this ISA can run.

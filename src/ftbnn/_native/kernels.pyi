@@ -1,5 +1,5 @@
 """
-One row of each kernel, for tests; native/kernels/conv_row.h is the contract.
+One row of each kernel, for tests; native/kernels/conv_row.h and rows.h are the contracts.
 """
 
 from typing import Annotated
@@ -17,3 +17,21 @@ def bconv_row(isa: str, image: Annotated[NDArray[numpy.uint64], dict(shape=(None
     """
     Binary convolution of one output row; the rows of scales are scale, shift, left and right.
     """
+
+def pool_row(isa: str, is_max: bool, image: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), device='cpu', writable=False)], *, kw: int, stride: int, left: int, divisor: float, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu')]) -> None:
+    """One row of a max-pool or average pool."""
+
+def sign_row(isa: str, row: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu', writable=False)], *, at: int, codes: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), device='cpu')]) -> None:
+    """Signs of a row, from bit `at` of each position on."""
+
+def ones_row(isa: str, image: Annotated[NDArray[numpy.uint64], dict(shape=(None, None, None), device='cpu', writable=False)], *, kw: int, stride: int, columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), device='cpu')], ones: Annotated[NDArray[numpy.int32], dict(shape=(None,), device='cpu')]) -> None:
+    """Ones in every window of a row."""
+
+def pointwise_row(isa: str, row: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu', writable=False)], *, scales: Annotated[NDArray[numpy.float32], dict(shape=(4, None), order='C', writable=False)], act: int, shortcut: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu', writable=False)] | None = None, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu')]) -> None:
+    """The epilogue alone."""
+
+def interleave_row(isa: str, planes: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu', writable=False)], *, out: Annotated[NDArray[numpy.float32], dict(shape=(None,), device='cpu')]) -> None:
+    """Channels side by side."""
+
+def normalise_row(isa: str, row: Annotated[NDArray[numpy.uint8], dict(shape=(None,), device='cpu', writable=False)], *, scales: Annotated[NDArray[numpy.float32], dict(shape=(2, None), order='C', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None,), device='cpu')]) -> None:
+    """8-bit pixels to numbers."""
