@@ -31,23 +31,26 @@ std::vector<std::uint8_t> border_classes(int out, int stride, int kernel, int pa
   return classes;
 }
 
-// [out][in][tap] to [panel][tap][in][PANEL]; input by input, so that a panel's line is written while it is in the
-// cache.
+// [out][in][tap] to [panel][tap][in][PANEL], a cache line of every output channel at a time.
 void arrange_weights(const Operator& op, OperatorPlan& plan) {
+  constexpr int LINE = CACHE_LINE / sizeof(float);
   const int taps = op.window.kh * op.window.kw;
   const float* from = op.weights;
   for (const GroupPlan& group : plan.groups) {
-    const std::size_t window = z(taps) * z(group.in_size);
+    const int window = taps * group.in_size;
     for (int first = 0; first < group.out_size; first += PANEL) {
       const int channels = std::min(PANEL, group.out_size - first);
-      float* panel = plan.weights.data() + group.weights_at + z(first) * window;
-      for (int c = 0; c < group.in_size; ++c) {
-        for (int t = 0; t < taps; ++t) {
-          float* line = panel + (z(t) * z(group.in_size) + z(c)) * PANEL;
-          for (int o = 0; o < channels; ++o) line[o] = from[z(o) * window + z(c) * z(taps) + z(t)];
+      float* panel = plan.weights.data() + group.weights_at + z(first) * z(window);
+      for (int line = 0; line < window; line += LINE) {
+        for (int o = 0; o < channels; ++o) {
+          int c = line / taps, t = line % taps;
+          for (int k = line; k < std::min(line + LINE, window); ++k) {
+            panel[(z(t) * z(group.in_size) + z(c)) * PANEL + z(o)] = from[z(o) * z(window) + z(k)];
+            if (++t == taps) t = 0, ++c;
+          }
         }
       }
-      from += z(channels) * window;
+      from += z(channels) * z(window);
     }
   }
 }
@@ -87,6 +90,16 @@ void arrange_bits(const Operator& op, OperatorPlan& plan) {
   }
 }
 
+// In operations that every CPU has vectors for.
+std::int32_t popcount(std::uint64_t word) {
+  word -= word >> 1 & 0x5555555555555555;
+  word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
+  word += word >> 8;
+  word += word >> 16;
+  return static_cast<std::int32_t>((word + (word >> 32)) & 0x7f);
+}
+
 // What xor counts for taps outside the image, and the number of channels inside: see kernels/conv_row.h.
 void border_base(const Operator& op, const Shape& in, const Shape& out, OperatorPlan& plan) {
   const Window& w = op.window;
@@ -100,29 +113,32 @@ void border_base(const Operator& op, const Shape& in, const Shape& out, Operator
     throw FormatError(op.path + ": the border would not fit into memory");
   }
   plan.base = AlignedArray<std::int32_t>(z(plan.panels) * classes * PANEL);
-  // ones[y][x]: ones of this output channel's weights in the taps above and left of (y, x).
-  std::vector<std::int32_t> ones(z((w.kh + 1) * (w.kw + 1)));
-  const auto sum = [&](int y, int x) -> std::int32_t& { return ones[z(y * (w.kw + 1) + x)]; };
+  // ones[y][x][o]: ones of output channel o's weights in the taps above and left of (y, x).
+  std::vector<std::int32_t> ones(z((w.kh + 1) * (w.kw + 1)) * PANEL);
+  const auto sum = [&](int y, int x) { return ones.data() + z(y * (w.kw + 1) + x) * PANEL; };
   for (const GroupPlan& group : plan.groups) {
     const int words = words_of(group.in_size);
-    for (int o = 0; o < group.out_size; ++o) {
-      const std::size_t panel = z(o / PANEL);
-      const std::uint64_t* weights =
-          plan.bits.data() + group.weights_at + panel * z(w.kh * w.kw * words) * PANEL + o % PANEL;
+    for (int panel = 0; panel < group.panels; ++panel) {
+      const std::uint64_t* weights = plan.bits.data() + group.weights_at + z(panel) * z(w.kh * w.kw * words) * PANEL;
       for (int y = 0; y < w.kh; ++y) {
         for (int x = 0; x < w.kw; ++x) {
-          std::int32_t here = 0;
-          for (int word = 0; word < words; ++word, weights += PANEL) here += __builtin_popcountll(*weights);
-          sum(y + 1, x + 1) = here + sum(y, x + 1) + sum(y + 1, x) - sum(y, x);
+          std::int32_t *here = sum(y + 1, x + 1), *up = sum(y, x + 1), *left = sum(y + 1, x), *corner = sum(y, x);
+          for (int o = 0; o < PANEL; ++o) here[o] = up[o] + left[o] - corner[o];
+          for (int word = 0; word < words; ++word, weights += PANEL) {
+            for (int o = 0; o < PANEL; ++o) here[o] += popcount(weights[o]);
+          }
         }
       }
-      std::int32_t* base = plan.base.data() + (z(group.first_panel) + panel) * classes * PANEL + o % PANEL;
+      std::int32_t* base = plan.base.data() + z(group.first_panel + panel) * classes * PANEL;
+      const int channels = std::min(PANEL, group.out_size - panel * PANEL);
       for (const Inside& r : rows) {
         for (const Inside& c : columns) {
           const int taps = (r.last - r.first) * (c.last - c.first);
-          const std::int32_t inside =
-              sum(r.last, c.last) - sum(r.first, c.last) - sum(r.last, c.first) + sum(r.first, c.first);
-          *base = group.in_size * taps + 2 * (sum(w.kh, w.kw) - inside);
+          for (int o = 0; o < channels; ++o) {
+            const std::int32_t inside =
+                sum(r.last, c.last)[o] - sum(r.first, c.last)[o] - sum(r.last, c.first)[o] + sum(r.first, c.first)[o];
+            base[o] = group.in_size * taps + 2 * (sum(w.kh, w.kw)[o] - inside);
+          }
           base += PANEL;
         }
       }

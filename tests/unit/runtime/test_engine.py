@@ -299,3 +299,68 @@ def test_a_value_that_only_binary_convolutions_read_has_no_real_form(tmp_path):
     with torch.no_grad():
         expected = network(images).flatten(1).numpy()
     np.testing.assert_allclose(load(path)(images.numpy()), expected, atol=1e-4)
+
+
+def agree(network, images, path):
+    """The file gives PyTorch's numbers, whatever the threads and the batch."""
+    export(network, images[:2], path)
+    with torch.no_grad():
+        expected = network(images).flatten(1).numpy()
+    got = load(path, threads=1)(images.numpy())
+    np.testing.assert_allclose(got, expected, atol=RELATIVE_ERROR * np.abs(expected).max())
+    several = load(path, threads=3)
+    for batch in (1, 2, 3, len(images)):
+        parts = [several(images[k : k + batch].numpy()) for k in range(0, len(images), batch)]
+        assert np.array_equal(np.concatenate(parts), got)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.MaxPool2d(3, 2, 1),
+        nn.MaxPool2d(2),
+        nn.MaxPool2d((5, 3), (1, 4), (2, 1)),
+        nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        nn.AvgPool2d(2, 3, ceil_mode=True),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_convolution_and_its_pool_in_bands(pool, groups, tmp_path):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 36, 5, 2, 2, groups=groups), pool, Sign(), BConv(36, 4)).eval()
+    agree(network, torch.randn(7, 3, 61, 150), tmp_path / "net.ftbnn")
+
+
+class Mapped(nn.Module):
+    """Channels repeated, cut and turned around, read by a pool, by binary convolutions and by a real one."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(2, 40, 3, padding=1)
+        self.sign = Sign()
+        self.even = BConv(80, 6, groups=2)
+        self.uneven = BConv(100, 6, groups=3)
+        self.pool = nn.AvgPool2d(3, 1, 1)
+        self.real = nn.Conv2d(40, 6, 3, padding=1)
+
+    def forward(self, x):
+        x = self.stem(x)
+        twice = torch.cat([x, x], 1)
+        cut = x.repeat(1, 3, 1, 1)[:, :100]
+        return torch.cat(
+            [
+                self.even(self.sign(twice)),
+                self.pool(twice),
+                self.uneven(self.sign(cut)),
+                self.pool(cut[:, 30:60]),
+                self.real(x.flip(1)),
+                self.real(twice[:, 20:60]),
+            ],
+            1,
+        )
+
+
+def test_mapped_channels_are_read_where_they_are(tmp_path):
+    torch.manual_seed(0)
+    agree(Mapped().eval(), torch.randn(4, 2, 9, 21), tmp_path / "net.ftbnn")
