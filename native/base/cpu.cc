@@ -5,6 +5,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/tiles.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #if defined(__linux__)
@@ -90,8 +92,9 @@ Cpu detect() {
   feature("avx512_bf16", has_zmm && bit(extended1.eax, 5));
   const bool may_tile = has_tiles && bit(extended.edx, 24) && request_tiles();
   const bool tile = feature("amx_tile", may_tile);
-  const bool tile_int8 = feature("amx_int8", may_tile && bit(extended.edx, 25));
-  found.amx_bf16 = feature("amx_bf16", may_tile && bit(extended.edx, 22));
+  const bool tile_int8 = feature(
+      "amx_int8", may_tile && bit(extended.edx, 25) && tiles_multiply(TileDot::i8) && tiles_multiply(TileDot::u8i8));
+  found.amx_bf16 = feature("amx_bf16", may_tile && bit(extended.edx, 22) && tiles_multiply(TileDot::bf16));
 
   const bool runs_avx2 = popcnt && fma && f16c && avx2;
   const bool runs_avx512 = runs_avx2 && foundation && dq && bw && vl && popcnt512;

@@ -1,0 +1,147 @@
+// Tile registers (AMX), with the same operations in plain C++ for machines that have none.
+//
+// Eight tiles of up to 16 rows x 64 bytes, numbered at compile time, that belong to the calling thread:
+//
+//   Tiles::configure(config)       shapes of all tiles, contents zero; must come first on every thread
+//   Tiles::load<T>(from, stride)   row r of tile T = the bytes at from + r * stride (stride in bytes), as many as it
+//   has Tiles::store<T>(to, stride)    the other way Tiles::zero<T>() Tiles::dot_i8<C, A, B>()       C[m][n] += sum
+//   over k, j of A[m][k][j] * B[k][n][j]    (TDPBSSD: int8 x int8) Tiles::dot_u8i8<C, A, B>()     the same, A unsigned
+//   (TDPBUSD) Tiles::dot_bf16<C, A, B>()     the same on pairs of bf16, C float                      (TDPBF16PS)
+//   Tiles::release()               gives the registers back; a thread must not keep them over code it does not know
+//
+// C is [m][n] int32 (or float). A is [m][k][j], the operand whose rows lie as in a plain matrix: a row holds 64 int8
+// (j < 4) or 32 bf16 (j < 2). B is [k][n][j]: its row k holds for every column n the 4 (or 2) values that go with A's
+// dword k, so a plain matrix [K][N] must be arranged by fours (or pairs) of rows first. Hence rows(C) = rows(A),
+// bytes(C) = bytes(B), bytes(A) / 4 = rows(B), and the three tiles differ.
+//
+// int32 sums wrap. bf16 products go to two float sums, one for each j, from k = 0 upwards, fused, rounded to nearest
+// even, denormals taken and given as zero; C += even + odd comes last. EmulatedTiles does all this to the bit, and
+// throws std::logic_error where the instruction would fault.
+//
+// Kernels take one of the two classes as a template parameter, so tests run their very code anywhere. Everything here
+// has internal linkage: files of different ISAs never share a copy. Assembly, for GCC 12's intrinsics let stores to
+// what a tile reads be dropped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ftbnn {
+
+constexpr int TILE_ROWS = 16, TILE_BYTES = 64;
+
+// The 64 bytes that LDTILECFG reads. Palette 1 is the only one there is: 8 tiles of 16 x 64.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+
+  constexpr void set(int tile, int tile_rows, int bytes) {
+    rows[tile] = static_cast<std::uint8_t>(tile_rows);
+    row_bytes[tile] = static_cast<std::uint16_t>(bytes);
+  }
+};
+static_assert(sizeof(TileConfig) == 64, "LDTILECFG reads 64 bytes");
+
+// All eight tiles in full.
+constexpr TileConfig full_tiles() {
+  TileConfig config;
+  for (int tile = 0; tile < 8; ++tile) config.set(tile, TILE_ROWS, TILE_BYTES);
+  return config;
+}
+
+enum class TileDot { i8, u8i8, bf16 };
+
+// One product c += a b by Tiles or EmulatedTiles: a [m][k dwords], b [k][n dwords], c [m][n dwords], each of 1 to 16.
+// Tiles need a CPU that has them and a process that may use them.
+void tile_product(bool emulated, TileDot dot, int m, int n, int k, const void* a, const void* b, void* c);
+
+// True if the tiles of this CPU multiply as they should: a machine that claims more than it has must not give wrong
+// sums.
+bool tiles_multiply(TileDot dot);
+
+namespace emulated_tiles {
+void configure(const TileConfig& config);
+void release();
+void zero(int tile);
+void load(int tile, const void* from, std::size_t stride);
+void store(int tile, void* to, std::size_t stride);
+void dot_i8(int c, int a, int b);
+void dot_u8i8(int c, int a, int b);
+void dot_bf16(int c, int a, int b);
+}  // namespace emulated_tiles
+
+namespace {
+
+#define FTBNN_TILE_OPERATION [[gnu::always_inline]] static inline void
+
+struct EmulatedTiles {
+  FTBNN_TILE_OPERATION configure(const TileConfig& config) { emulated_tiles::configure(config); }
+  FTBNN_TILE_OPERATION release() { emulated_tiles::release(); }
+  template <int T>
+  FTBNN_TILE_OPERATION zero() {
+    emulated_tiles::zero(T);
+  }
+  template <int T>
+  FTBNN_TILE_OPERATION load(const void* from, std::size_t stride) {
+    emulated_tiles::load(T, from, stride);
+  }
+  template <int T>
+  FTBNN_TILE_OPERATION store(void* to, std::size_t stride) {
+    emulated_tiles::store(T, to, stride);
+  }
+  template <int C, int A, int B>
+  FTBNN_TILE_OPERATION dot_i8() {
+    emulated_tiles::dot_i8(C, A, B);
+  }
+  template <int C, int A, int B>
+  FTBNN_TILE_OPERATION dot_u8i8() {
+    emulated_tiles::dot_u8i8(C, A, B);
+  }
+  template <int C, int A, int B>
+  FTBNN_TILE_OPERATION dot_bf16() {
+    emulated_tiles::dot_bf16(C, A, B);
+  }
+};
+
+#if defined(__x86_64__)
+
+// Operands in AT&T order: the destination is last, A before it, B first.
+struct Tiles {
+  FTBNN_TILE_OPERATION configure(const TileConfig& config) {
+    __asm__ volatile("ldtilecfg %0" ::"m"(config) : "memory");
+  }
+  FTBNN_TILE_OPERATION release() { __asm__ volatile("tilerelease" ::: "memory"); }
+  template <int T>
+  FTBNN_TILE_OPERATION zero() {
+    __asm__ volatile("tilezero %%tmm%c0" ::"i"(T));
+  }
+  template <int T>
+  FTBNN_TILE_OPERATION load(const void* from, std::size_t stride) {
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
+  }
+  template <int T>
+  FTBNN_TILE_OPERATION store(void* to, std::size_t stride) {
+    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(T) : "memory");
+  }
+  template <int C, int A, int B>
+  FTBNN_TILE_OPERATION dot_i8() {
+    __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+  }
+  template <int C, int A, int B>
+  FTBNN_TILE_OPERATION dot_u8i8() {
+    __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+  }
+  template <int C, int A, int B>
+  FTBNN_TILE_OPERATION dot_bf16() {
+    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+  }
+};
+
+#endif
+
+#undef FTBNN_TILE_OPERATION
+
+}  // namespace
+
+}  // namespace ftbnn
