@@ -14,6 +14,7 @@
 #include "base/cpu.h"
 #include "bench/roofs.h"
 #include "bindings_rows.h"
+#include "bindings_tiles.h"
 #include "engine/engine.h"
 #include "engine/reader.h"
 #include "kernels/table.h"
@@ -26,11 +27,21 @@ const ftbnn::Kernels& ftbnn::kernels_named(const std::string& name) {
   for (const ftbnn::Isa isa : ftbnn::cpu().isas) {
     if (name == ftbnn::isa_name(isa)) return ftbnn::kernels_for(isa);
   }
+  if (const ftbnn::Kernels* kernels = tile_kernels_named(name)) return *kernels;
   throw nb::value_error("isa must be \"reference\" or one of isas()");
+}
+
+static constexpr const char* act_names[] = {"none", "relu", "prelu", "fprelu"};
+
+ftbnn::Act ftbnn::act_named(const std::string& name) {
+  const auto found = std::find(std::begin(act_names), std::end(act_names), name);
+  if (found == std::end(act_names)) throw nb::value_error("act must be none, relu, prelu or fprelu");
+  return static_cast<Act>(found - std::begin(act_names));
 }
 
 namespace {
 
+using ftbnn::act_named;
 using ftbnn::kernels_named;
 using ftbnn::PANEL;
 
@@ -51,14 +62,6 @@ template <typename T, nb::ssize_t... Shape>
 using Packed = nb::ndarray<nb::numpy, const T, nb::shape<Shape...>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Rows = std::optional<Strided<T, -1, -1>>;
-
-constexpr const char* act_names[] = {"none", "relu", "prelu", "fprelu"};
-
-ftbnn::Act act_named(const std::string& name) {
-  const auto found = std::find(std::begin(act_names), std::end(act_names), name);
-  require(found != std::end(act_names), "act must be none, relu, prelu or fprelu");
-  return static_cast<ftbnn::Act>(found - std::begin(act_names));
-}
 
 // One row for each output position, of at least `count` values side by side.
 template <typename T>
@@ -153,6 +156,7 @@ void bind_kernels(nb::module_ m) {
         "out"_a.noconvert() = nb::none(), "codes"_a.noconvert() = nb::none(),
         "Binary convolution of one output row; the rows of scales are scale, shift, left and right.");
   bind_rows(m);
+  bind_tiles(m);
 }
 
 template <typename T>

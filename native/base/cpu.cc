@@ -133,6 +133,8 @@ const char* isa_name(Isa isa) {
   switch (isa) {
     case Isa::amx:
       return "amx";
+    case Isa::amx_emulated:
+      return "amx_emulated";
     case Isa::avx512:
       return "avx512";
     case Isa::avx2:
@@ -153,6 +155,7 @@ Isa isa_in_use() {
   if (wanted == nullptr || *wanted == '\0') return cpu().isas.front();
   for (const Isa isa : cpu().isas) {
     if (std::strcmp(wanted, isa_name(isa)) == 0) return isa;
+    if (isa == Isa::avx512 && std::strcmp(wanted, "amx_emulated") == 0) return Isa::amx_emulated;
   }
   for (const Isa isa : all_isas) {
     if (std::strcmp(wanted, isa_name(isa)) == 0) {

@@ -10,7 +10,9 @@
 
 namespace ftbnn {
 
-enum class Isa { portable, avx2, avx512, amx };
+// amx_emulated is for tests: the AMX kernels with their tiles in plain C++, on a CPU that has avx512. Nothing chooses
+// it.
+enum class Isa { portable, avx2, avx512, amx_emulated, amx };
 
 const char* isa_name(Isa isa);
 

@@ -10,6 +10,11 @@ void bconv_row__avx512(const BConvRow&);
 void bconv_row__avx2(const BConvRow&);
 void bconv_row__portable(const BConvRow&);
 void bconv_row__reference(const BConvRow&);
+void expand_rows__amx(const CodeImage&, int, int);
+void expand_rows__reference(const CodeImage&, int, int);
+void bconv_rows__amx(const BConvRows&);
+void bconv_rows__amx_emulated(const BConvRows&);
+void bconv_rows__reference(const BConvRows&);
 
 #define FTBNN_ROW_KERNELS(ISA)                                                                             \
   void max_pool_row__##ISA(const PoolRow&);                                                                \
@@ -33,13 +38,16 @@ namespace {
 // Best first; portable is last and runs anywhere.
 constexpr Kernels table[] = {
 #if defined(__x86_64__)
-    {Isa::avx512, conv_row__avx512, bconv_row__avx512, rows__avx512},
-    {Isa::avx2, conv_row__avx2, bconv_row__avx2, rows__avx2},
+    {Isa::amx, conv_row__avx512, bconv_row__avx512, rows__avx512, expand_rows__amx, bconv_rows__amx},
+    {Isa::amx_emulated, conv_row__avx512, bconv_row__avx512, rows__avx512, expand_rows__amx, bconv_rows__amx_emulated},
+    {Isa::avx512, conv_row__avx512, bconv_row__avx512, rows__avx512, nullptr, nullptr},
+    {Isa::avx2, conv_row__avx2, bconv_row__avx2, rows__avx2, nullptr, nullptr},
 #endif
-    {Isa::portable, conv_row__portable, bconv_row__portable, rows__portable},
+    {Isa::portable, conv_row__portable, bconv_row__portable, rows__portable, nullptr, nullptr},
 };
 
-constexpr Kernels reference = {Isa::portable, conv_row__reference, bconv_row__reference, rows__portable};
+constexpr Kernels reference = {Isa::portable,  conv_row__reference,    bconv_row__reference,
+                               rows__portable, expand_rows__reference, bconv_rows__reference};
 
 }  // namespace
 

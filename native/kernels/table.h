@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/cpu.h"
+#include "kernels/bconv_rows.h"
 #include "kernels/conv_row.h"
 #include "kernels/rows.h"
 
@@ -12,6 +13,8 @@ struct Kernels {
   ConvRowKernel conv_row;
   BConvRowKernel bconv_row;
   RowKernels rows;
+  ExpandRowsKernel expand_rows;  // with tiles; null without
+  BConvRowsKernel bconv_rows;
 };
 
 // The best kernels that a CPU with this ISA can run.

@@ -2,6 +2,7 @@
 One row of each kernel, for tests; native/kernels/conv_row.h and rows.h are the contracts.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy
@@ -35,3 +36,16 @@ def interleave_row(isa: str, planes: Annotated[NDArray[numpy.float32], dict(shap
 
 def normalise_row(isa: str, row: Annotated[NDArray[numpy.uint8], dict(shape=(None,), device='cpu', writable=False)], *, scales: Annotated[NDArray[numpy.float32], dict(shape=(2, None), order='C', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None,), device='cpu')]) -> None:
     """8-bit pixels to numbers."""
+
+def bconv_rows(isa: str, image: Annotated[NDArray[numpy.uint64], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.uint64], dict(shape=(None, None, None, 32), order='C', device='cpu', writable=False)], *, inside: Sequence[int], channels_in: int, stride: Sequence[int], first: int, last: int, width: int, channels: int, zero_one: bool, act: str, scales: Annotated[NDArray[numpy.float32], dict(shape=(4, 32), order='C', device='cpu', writable=False)], shortcut: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), device='cpu', writable=False)] | None = None, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), device='cpu')] | None = None, codes: Annotated[NDArray[numpy.uint32], dict(shape=(None, None, None), device='cpu')] | None = None) -> None:
+    """
+    Binary convolution of some output rows with tiles; isa may be amx_emulated where there is avx512.
+    """
+
+def trap_tiles() -> bool:
+    """
+    Lets the kernels of amx run here, on a CPU without AMX by decoding every tile instruction; False if they cannot.
+    """
+
+def tile_product(isa: str, kind: str, a: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], b: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], c: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+    """c += a b on the bytes of three tiles; kind is i8, u8i8 or bf16."""
