@@ -270,7 +270,8 @@ void run_engine(const ftbnn::Engine& engine, const Images<Pixel>& images, const 
   engine.run(images.data(), extent(0), scores.data());
 }
 
-std::vector<double> profile_engine(const ftbnn::Engine& engine, const Images<float>& images, int rounds) {
+template <typename Pixel>
+std::vector<double> profile_engine(const ftbnn::Engine& engine, const Images<Pixel>& images, int rounds) {
   const ftbnn::Shape& in = engine.model().input();
   require(images.shape(0) == 1 && images.size() == in.elements() && rounds >= 1,
           "profile takes one image of the input's shape");
@@ -314,8 +315,9 @@ NB_MODULE(_native, m) {
       .def("__init__", &parse_engine, "data"_a, "threads"_a)
       .def("run_f32", &run_engine<float>, "images"_a, "scores"_a, "Normalised (N, C, H, W) images to (N, outputs).")
       .def("run_u8", &run_engine<std::uint8_t>, "images"_a, "scores"_a, "8-bit (N, H, W, C) images to (N, outputs).")
-      .def("profile", &profile_engine, "image"_a, "rounds"_a,
+      .def("profile_f32", &profile_engine<float>, "image"_a, "rounds"_a,
            "Seconds of the input's conversion and of each operator, the fastest of `rounds`.")
+      .def("profile_u8", &profile_engine<std::uint8_t>, "image"_a, "rounds"_a, "The same for an 8-bit image.")
       .def("operators", &list_operators,
            nb::sig("def operators(self) -> list[tuple[str, str, int, tuple[int, int, int], int, int]]"),
            "(path, kind, MACs, output shape, bits per weight, bytes of weights) of each operator.")

@@ -63,7 +63,8 @@ void Engine::run_all(const Pixel* images, int batch, float* output) const {
 void Engine::run(const float* images, int batch, float* output) const { run_all(images, batch, output); }
 void Engine::run(const std::uint8_t* images, int batch, float* output) const { run_all(images, batch, output); }
 
-std::vector<double> Engine::profile(const float* image, int rounds) const {
+template <typename Pixel>
+std::vector<double> Engine::profile_one(const Pixel* image, int rounds) const {
   using Clock = std::chrono::steady_clock;
   std::vector<double> fastest(model_.operators.size() + 1, std::numeric_limits<double>::infinity());
   const Loan memory(*this);
@@ -85,5 +86,8 @@ std::vector<double> Engine::profile(const float* image, int rounds) const {
   }
   return fastest;
 }
+
+std::vector<double> Engine::profile(const float* image, int rounds) const { return profile_one(image, rounds); }
+std::vector<double> Engine::profile(const std::uint8_t* image, int rounds) const { return profile_one(image, rounds); }
 
 }  // namespace ftbnn

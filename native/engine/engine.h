@@ -28,11 +28,14 @@ class Engine {
   void run(const std::uint8_t* images, int batch, float* output) const;
   // Seconds that each operator took for one image, the fastest of `rounds` (index 0 is the input's conversion).
   std::vector<double> profile(const float* image, int rounds) const;
+  std::vector<double> profile(const std::uint8_t* image, int rounds) const;
 
  private:
   class Loan;
   template <typename Pixel>
   void run_all(const Pixel* images, int batch, float* output) const;
+  template <typename Pixel>
+  std::vector<double> profile_one(const Pixel* image, int rounds) const;
 
   Model model_;
   Plan plan_;

@@ -265,6 +265,7 @@ class Planner {
       plan_.pixel_scale[k] = static_cast<float>(1 / (255 * std));
       plan_.pixel_shift[k] = static_cast<float>(-mean / std);
     }
+    plan_.stem = make_stem(model_, plan_.pixel_scale.data(), plan_.pixel_shift.data());
   }
 
   // Places the real forms: two values share memory if one is dead before the other is born.

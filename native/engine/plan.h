@@ -15,6 +15,7 @@
 
 #include "base/aligned.h"
 #include "engine/model.h"
+#include "engine/stem.h"
 
 namespace ftbnn {
 
@@ -94,6 +95,7 @@ struct Plan {
   std::vector<int> input_planes;  // planes of value 0
   std::vector<OperatorPlan> operators;
   AlignedArray<float> pixel_scale, pixel_shift;  // of a row of an 8-bit image: scale * pixel + shift
+  StemPlan stem;
   std::size_t arena_floats = 0, code_words = 0, scratch_ints = 0, gather_floats = 0, band_floats = 0;
 };
 

@@ -9,7 +9,9 @@ Workspace::Workspace(const Plan& plan, int threads)
       gathered(plan.gather_floats),
       bands(plan.band_floats * static_cast<std::size_t>(BANDS_PER_THREAD * threads)),
       codes(plan.code_words),
-      scratch(plan.scratch_ints) {}
+      scratch(plan.scratch_ints),
+      pixels(plan.stem.pixel_bytes),
+      patches(plan.stem.patch_bytes * static_cast<std::size_t>(PIECES_PER_THREAD * threads)) {}
 
 void ImageRun::execute(std::size_t index) {
   const Operator& op = model_.operators[index];
@@ -100,6 +102,10 @@ const float* ImageRun::window_at(const Operator& op, const OperatorPlan& plan, c
 }
 
 void ImageRun::convolve(const Operator& op, const OperatorPlan& plan) {
+  if (is_integer(op)) {
+    return for_rows(shape(op.output).h, PIECES_PER_THREAD,
+                    [&](int piece, int first, int last) { stem_rows(op, plan, piece, first, last, nullptr, 0); });
+  }
   if (plan.groups.size() > 1) gather_groups(op, plan);
   for_pieces(plan, shape(op.output).h, [&](const GroupPlan& group, int panel, int first, int last) {
     ConvRow row = conv_row(op, plan, group, panel);
@@ -133,8 +139,9 @@ void ImageRun::convolve_and_pool(const Operator& op, const OperatorPlan& plan) {
         done = top;
       }
       start = top;
+      if (is_integer(op)) stem_rows(op, plan, piece, done, bottom, band, start);
       for (const GroupPlan& group : plan.groups) {
-        for (int panel = 0; panel < group.panels; ++panel) {
+        for (int panel = 0; panel < group.panels && !is_integer(op); ++panel) {
           ConvRow row = conv_row(op, plan, group, panel);
           for (int r = done; r < bottom; ++r) {
             row.in = window_at(op, plan, group, r);

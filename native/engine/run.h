@@ -20,6 +20,7 @@ struct Workspace {
   AlignedArray<float> arena, gathered, bands;
   AlignedArray<std::uint64_t> codes;
   AlignedArray<std::int32_t> scratch;
+  AlignedArray<std::int8_t> pixels, patches;
 };
 
 class ImageRun {
@@ -87,6 +88,12 @@ class ImageRun {
   void count_ones(const Operator& op, const OperatorPlan& plan, const CodePlane& plane);
   void gather_groups(const Operator& op, const OperatorPlan& plan);
 
+  // run_stem.cc: the integer stem
+  bool is_integer(const Operator& op) const { return has_pixels_ && &op == &model_.operators[z(plan_.stem.index)]; }
+  void load_pixels(const std::uint8_t* image);
+  void stem_rows(const Operator& op, const OperatorPlan& plan, int piece, int first, int last, float* band,
+                 int start) const;
+
   // run_rows.cc: what lies between them
   void clear_border(int value);
   template <typename Convert>
@@ -106,6 +113,7 @@ class ImageRun {
   const Kernels& kernels_;
   Workspace& memory_;
   ThreadPool* pool_;
+  bool has_pixels_ = false;  // the image is there for the integer stem alone
 };
 
 }  // namespace ftbnn

@@ -33,12 +33,15 @@ void ImageRun::fill_input(const Convert& convert) {
 void ImageRun::load(const float* image) {
   const Shape& in = model_.input();
   const std::size_t plane = z(in.h) * z(in.w);
+  has_pixels_ = false;
   fill_input([&](int y, float* to) { kernels_.rows.interleave_row({image + z(y) * z(in.w), plane, in.w, in.c, to}); });
 }
 
 void ImageRun::load(const std::uint8_t* image) {
   const Shape& in = model_.input();
   const std::size_t line = z(in.w) * z(in.c);
+  has_pixels_ = plan_.stem.index >= 0 && kernels_.sliced_row != nullptr;
+  if (has_pixels_) return load_pixels(image);
   fill_input([&](int y, float* to) {
     kernels_.rows.normalise_row(
         {image + z(y) * line, plan_.pixel_scale.data(), plan_.pixel_shift.data(), static_cast<int>(line), to});

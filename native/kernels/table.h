@@ -5,6 +5,7 @@
 #include "kernels/bconv_rows.h"
 #include "kernels/conv_row.h"
 #include "kernels/rows.h"
+#include "kernels/sliced_row.h"
 
 namespace ftbnn {
 
@@ -15,6 +16,8 @@ struct Kernels {
   RowKernels rows;
   ExpandRowsKernel expand_rows;  // with tiles; null without
   BConvRowsKernel bconv_rows;
+  PatchRowKernel patch_row;  // likewise
+  SlicedRowKernel sliced_row;
 };
 
 // The best kernels that a CPU with this ISA can run.

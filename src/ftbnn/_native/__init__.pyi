@@ -43,10 +43,13 @@ class Engine:
     def run_u8(self, images: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
         """8-bit (N, H, W, C) images to (N, outputs)."""
 
-    def profile(self, image: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], rounds: int) -> list[float]:
+    def profile_f32(self, image: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], rounds: int) -> list[float]:
         """
         Seconds of the input's conversion and of each operator, the fastest of `rounds`.
         """
+
+    def profile_u8(self, image: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], rounds: int) -> list[float]:
+        """The same for an 8-bit image."""
 
     def operators(self) -> list[tuple[str, str, int, tuple[int, int, int], int, int]]:
         """

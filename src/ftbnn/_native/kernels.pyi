@@ -37,6 +37,12 @@ def interleave_row(isa: str, planes: Annotated[NDArray[numpy.float32], dict(shap
 def normalise_row(isa: str, row: Annotated[NDArray[numpy.uint8], dict(shape=(None,), device='cpu', writable=False)], *, scales: Annotated[NDArray[numpy.float32], dict(shape=(2, None), order='C', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None,), device='cpu')]) -> None:
     """8-bit pixels to numbers."""
 
+def patch_row(isa: str, pixels: Annotated[NDArray[numpy.int8], dict(shape=(None, None), device='cpu', writable=False)], *, run: int, step: int, width: int, patches: Annotated[NDArray[numpy.int8], dict(shape=(None, None), device='cpu')]) -> None:
+    """Windows of a row of pixels, each in one line."""
+
+def sliced_row(isa: str, patches: Annotated[NDArray[numpy.int8], dict(shape=(None, None), device='cpu', writable=False)], weights: Annotated[NDArray[numpy.int8], dict(shape=(None,), device='cpu', writable=False)], *, width: int, channels: int, act: int, scales: Annotated[NDArray[numpy.float32], dict(shape=(4, 32), order='C', writable=False)], offset: Annotated[NDArray[numpy.float32], dict(shape=(None, 32), order='C', writable=False)], border: Annotated[NDArray[numpy.uint8], dict(shape=(None,), device='cpu', writable=False)], shortcut: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu', writable=False)] | None = None, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu')], codes: Annotated[NDArray[numpy.uint32], dict(shape=(None,), device='cpu')]) -> None:
+    """Convolution of one row of patches in integers; isa as for bconv_rows."""
+
 def bconv_rows(isa: str, image: Annotated[NDArray[numpy.uint64], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.uint64], dict(shape=(None, None, None, 32), order='C', device='cpu', writable=False)], *, inside: Sequence[int], channels_in: int, stride: Sequence[int], first: int, last: int, width: int, channels: int, zero_one: bool, act: str, scales: Annotated[NDArray[numpy.float32], dict(shape=(4, 32), order='C', device='cpu', writable=False)], shortcut: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), device='cpu', writable=False)] | None = None, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), device='cpu')] | None = None, codes: Annotated[NDArray[numpy.uint32], dict(shape=(None, None, None), device='cpu')] | None = None) -> None:
     """
     Binary convolution of some output rows with tiles; isa may be amx_emulated where there is avx512.

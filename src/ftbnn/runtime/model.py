@@ -67,10 +67,8 @@ class Model:
         if rounds < 1:
             raise UserError(f"rounds must be 1 or more, not {rounds}")
         batch = self._batch(images)[:1]
-        if batch.dtype == np.uint8:
-            mean, std = (np.asarray(v, np.float32) for v in (self._engine.mean, self._engine.std))
-            batch = np.ascontiguousarray(((batch / np.float32(255) - mean) / std).transpose(0, 3, 1, 2), np.float32)
-        seconds = self._engine.profile(batch, rounds)
+        profile = self._engine.profile_u8 if batch.dtype == np.uint8 else self._engine.profile_f32
+        seconds = profile(batch, rounds)
         rows = [{"path": "", "kind": "input", "macs": 0}, *self.operators()]
         total = sum(seconds)
         return [

@@ -364,3 +364,33 @@ class Mapped(nn.Module):
 def test_mapped_channels_are_read_where_they_are(tmp_path):
     torch.manual_seed(0)
     agree(Mapped().eval(), torch.randn(4, 2, 9, 21), tmp_path / "net.ftbnn")
+
+
+INTEGER_STEM = "amx_emulated" if "avx512" in ISAS else None
+# The integer stem rounds weights once and sums three times, float32 rounds every product and sum.
+STEM_ERROR = 2.0
+
+
+def stem_of(conv, pool):
+    channels = conv.out_channels
+    layers = [conv, nn.BatchNorm2d(channels), FPReLU(channels)]
+    return nn.Sequential(*layers, *([nn.MaxPool2d(3, 2, 1)] if pool else [])).eval()
+
+
+@pytest.mark.skipif(INTEGER_STEM is None, reason="tile kernels finish with AVX-512")
+@pytest.mark.parametrize("pool", [False, True])
+@pytest.mark.parametrize("shape", [(64, 7, 2, 3), (20, 3, 1, 1), (3, (2, 5), 3, 0)])
+def test_the_integer_stem_is_as_good_as_floats(shape, pool, tmp_path):
+    torch.manual_seed(0)
+    network, path = stem_of(nn.Conv2d(3, *shape, bias=False), pool), tmp_path / "net.ftbnn"
+    randomise(network)
+    images = torch.randint(0, 256, (2, 37, 45, 3), dtype=torch.uint8)
+    images[1] = torch.randint(100, 140, images[1].shape, dtype=torch.uint8)  # little but the middle of the scale
+    mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    export(network, torch.zeros(2, 3, 37, 45), path, mean=mean.tolist(), std=std.tolist())
+    normal = (images.double() / 255 - torch.tensor(mean).double()) / torch.tensor(std).double()
+    with torch.no_grad():
+        exact = network.double()(normal.permute(0, 3, 1, 2)).flatten(1).numpy()
+    floats = np.abs(run_as("avx512", path, images.numpy()) - exact).max(1)
+    integers = np.abs(run_as(INTEGER_STEM, path, images.numpy(), threads=2) - exact).max(1)
+    assert (integers <= STEM_ERROR * floats).all()
