@@ -7,7 +7,7 @@ namespace ftbnn {
 
 Engine::Engine(Model model, int threads)
     : model_(std::move(model)), plan_(make_plan(model_)), kernels_(kernels_for(isa_in_use())), pool_(threads) {
-  workspaces_.push_back(std::make_unique<Workspace>(plan_, threads));
+  workspaces_.push_back(std::make_unique<Workspace>(plan_, kernels_, threads));
 }
 
 // Gives the memory back when the run is over.
@@ -16,7 +16,7 @@ class Engine::Loan {
   explicit Loan(const Engine& engine) : engine_(engine) {
     const std::lock_guard<std::mutex> lock(engine_.workspaces_mutex_);
     if (engine_.workspaces_.empty()) {
-      memory_ = std::make_unique<Workspace>(engine_.plan_, engine_.threads());
+      memory_ = std::make_unique<Workspace>(engine_.plan_, engine_.kernels_, engine_.threads());
     } else {
       memory_ = std::move(engine_.workspaces_.back());
       engine_.workspaces_.pop_back();

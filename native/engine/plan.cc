@@ -96,20 +96,29 @@ class Planner {
       plane.columns = reach(out.w, op.window.sw, op.window.kw, op.window.pw, in.w);
       const Groups groups{in.c, op.groups};
       const std::size_t positions = z(plane.rows) * z(plane.columns);
+      std::size_t bytes = 0, scratch = 0;
       for (int g = 0; g < op.groups; ++g) {
-        CodeGroup group{plan_.code_words, words_of(groups.size(g)), slice(from.runs, groups.first(g), groups.size(g)),
-                        false};
+        CodeGroup group{plan_.code_words, bytes, words_of(groups.size(g)),
+                        slice(from.runs, groups.first(g), groups.size(g)), false};
         const auto same = std::find_if(plane.groups.begin(), plane.groups.end(),
                                        [&](const CodeGroup& other) { return other.runs == group.runs; });
         group.is_copy = same != plane.groups.end();
         if (group.is_copy) {
           group.at = same->at;
+          group.bytes_at = same->bytes_at;
         } else {
           plan_.code_words += round_up(positions * z(group.words), LINE_WORDS);
         }
         if (plan_.code_words > MAX_ARENA_FLOATS)
           throw FormatError("the codes of this network would not fit into memory");
+        const bool is_copy = group.is_copy;
+        scratch = std::max(scratch, scratch_bytes(z(op.window.kh) * z(op.window.kw) * z(group.words)));
         plane.groups.push_back(std::move(group));
+        if (!is_copy) bytes += code_bytes(code_image(model_, op, plane, g));
+      }
+      if (z(out.h) * z(out.w) >= MIN_TILE_POSITIONS && std::max(bytes, scratch) <= MAX_TILE_BYTES) {
+        plan_.operators[k].suits_tiles = true;
+        plan_.tile_bytes = std::max(plan_.tile_bytes, bytes);
       }
       plan_.operators[k].plane = static_cast<int>(plan_.planes.size());
       if (op.zero_one) {
@@ -335,6 +344,24 @@ class Planner {
 
 bool is_convolution(const Operator& op) {
   return op.kind == Kind::conv || op.kind == Kind::bconv || op.kind == Kind::linear;
+}
+
+CodeImage code_image(const Model& model, const Operator& op, const CodePlane& plane, int group) {
+  const Shape& in = model.values[z(op.inputs[0])];
+  CodeImage image{};
+  image.rows = plane.rows;
+  image.columns = plane.columns;
+  image.words = plane.groups[z(group)].words;
+  image.channels = Groups{in.c, op.groups}.size(group);
+  image.top = plane.top;
+  image.left = plane.left;
+  image.height = in.h;
+  image.width = in.w;
+  // A stride past the image's end has one output row or column, and its planes would be empty but for the first.
+  image.stride_y = std::min(op.window.sh, plane.rows);
+  image.stride_x = std::min(op.window.sw, plane.columns);
+  image.zero_one = op.zero_one;
+  return image;
 }
 
 Plan make_plan(const Model& model) { return Planner(model).make(); }

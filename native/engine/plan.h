@@ -16,6 +16,7 @@
 #include "base/aligned.h"
 #include "engine/model.h"
 #include "engine/stem.h"
+#include "kernels/bconv_rows.h"
 
 namespace ftbnn {
 
@@ -44,6 +45,7 @@ struct Source {
 // The codes that one group of a binary convolution reads.
 struct CodeGroup {
   std::size_t at;         // words from the start of the code memory
+  std::size_t bytes_at;   // with tiles: bytes from the start of the memory that all binary convolutions share
   int words;              // of a position
   std::vector<Run> runs;  // of the plane's value
   bool is_copy;           // an earlier group has the same runs, and so the same place
@@ -78,6 +80,7 @@ struct OperatorPlan {
   std::vector<std::uint8_t> row_class, column_class;
   int row_classes = 0, column_classes = 0;
   int plane = -1;                   // bconv: the plane it reads
+  bool suits_tiles = false;         // bconv: large enough to fill them, small enough as bytes
   int direct_plane = -1;            // the plane it writes from registers, of its output
   std::vector<CodeTarget> targets;  // of each panel, in the direct plane
   std::vector<int> pack_planes;     // planes of its output that are packed from the real form
@@ -97,11 +100,15 @@ struct Plan {
   AlignedArray<float> pixel_scale, pixel_shift;  // of a row of an 8-bit image: scale * pixel + shift
   StemPlan stem;
   std::size_t arena_floats = 0, code_words = 0, scratch_ints = 0, gather_floats = 0, band_floats = 0;
+  std::size_t tile_bytes = 0;  // with tiles: the codes of the largest binary convolution as bytes
 };
 
 bool is_convolution(const Operator& op);
 
 Plan make_plan(const Model& model);  // throws FormatError if it would take absurd memory
+
+// What a group of a binary convolution reads, for tile kernels; without its pointers.
+CodeImage code_image(const Model& model, const Operator& op, const CodePlane& plane, int group);
 
 // Weights, scales and border constants of a convolution, in the kernels' order (arrange.cc).
 void arrange(const Model& model, const Operator& op, OperatorPlan& plan);

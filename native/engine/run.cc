@@ -4,14 +4,15 @@
 
 namespace ftbnn {
 
-Workspace::Workspace(const Plan& plan, int threads)
+Workspace::Workspace(const Plan& plan, const Kernels& kernels, int threads)
     : arena(plan.arena_floats),
       gathered(plan.gather_floats),
       bands(plan.band_floats * static_cast<std::size_t>(BANDS_PER_THREAD * threads)),
       codes(plan.code_words),
       scratch(plan.scratch_ints),
       pixels(plan.stem.pixel_bytes),
-      patches(plan.stem.patch_bytes * static_cast<std::size_t>(PIECES_PER_THREAD * threads)) {}
+      patches(plan.stem.patch_bytes * static_cast<std::size_t>(PIECES_PER_THREAD * threads)),
+      code_bytes(kernels.bconv_rows != nullptr ? plan.tile_bytes : 0) {}
 
 void ImageRun::execute(std::size_t index) {
   const Operator& op = model_.operators[index];
@@ -24,7 +25,11 @@ void ImageRun::execute(std::size_t index) {
       plan.pool >= 0 ? convolve_and_pool(op, plan) : convolve(op, plan);
       break;
     case Kind::bconv:
-      convolve_binary(op, plan);
+      if (kernels_.bconv_rows != nullptr && plan.suits_tiles) {
+        convolve_tiles(op, plan);
+      } else {
+        convolve_binary(op, plan);
+      }
       break;
     case Kind::max_pool:
     case Kind::avg_pool:

@@ -16,11 +16,12 @@ constexpr int PIECES_PER_THREAD = 4, BANDS_PER_THREAD = 2;
 
 // The memory of one run under way.
 struct Workspace {
-  Workspace(const Plan& plan, int threads);
+  Workspace(const Plan& plan, const Kernels& kernels, int threads);
   AlignedArray<float> arena, gathered, bands;
   AlignedArray<std::uint64_t> codes;
   AlignedArray<std::int32_t> scratch;
   AlignedArray<std::int8_t> pixels, patches;
+  AlignedArray<std::int8_t> code_bytes;
 };
 
 class ImageRun {
@@ -93,6 +94,9 @@ class ImageRun {
   void load_pixels(const std::uint8_t* image);
   void stem_rows(const Operator& op, const OperatorPlan& plan, int piece, int first, int last, float* band,
                  int start) const;
+
+  // run_tiles.cc: binary convolutions as products of bytes
+  void convolve_tiles(const Operator& op, const OperatorPlan& plan);
 
   // run_rows.cc: what lies between them
   void clear_border(int value);

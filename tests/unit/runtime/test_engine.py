@@ -20,7 +20,7 @@ from ftbnn.models import REGISTRY, build, find
 from ftbnn.nn import BConv, FPReLU, ScaledBConv, Sign
 from ftbnn.runtime import load
 
-ISAS = [isa for isa in _native.isas() if isa != "amx"]  # amx runs avx512's kernels so far
+ISAS = [*_native.isas(), *(["amx_emulated"] if "avx512" in _native.isas() else [])]
 NETWORKS = [name for name, entry in REGISTRY.items() if entry.width] + ["ftbnn-d18-g3-v9", "ftbnn-d34-g5-v7"]
 # Sums of a few thousand floats in another order; a sign next to 0 may turn with it, which no tolerance covers: the
 # networks here have none that do.
@@ -127,6 +127,21 @@ def test_dyadic_networks_agree_to_the_last_bit(isa, tmp_path):
             assert np.array_equal(network.double()(images.double()).numpy(), expected), f"{name} is not exact in float"
         assert len(np.unique(expected)) > 5, f"{name} answers nothing"
         assert np.array_equal(run_as(isa, path, images.numpy()), expected), name
+
+
+@pytest.mark.skipif("avx512" not in _native.isas(), reason="the tile kernels' epilogue is AVX-512")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", ["ftbnn18", "ftbnn-d18-g3-v9", "ftbnn-d34-g5-v7"])
+def test_tiles_give_the_floats_of_avx512(name, threads, tmp_path):
+    """No tolerance: the sums are integers, and what follows is the same arithmetic."""
+    network, images = small(name, size=40)
+    randomise(network)
+    path = tmp_path / "net.ftbnn"
+    export(network, images[:2], path)
+    want = run_as("avx512", path, images.numpy())
+    for isa in ISAS:
+        if isa.startswith("amx"):
+            assert np.array_equal(run_as(isa, path, images.numpy(), threads=threads), want)
 
 
 @pytest.fixture(scope="module")
