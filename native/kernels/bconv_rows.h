@@ -65,9 +65,9 @@ static inline std::size_t word_lines(const CodeImage& image) {
   return (static_cast<std::size_t>(image.words) * word_lines(image) + SPARE_LINES) * LINE;
 }
 
-// A step is one word of one tap: its weights as bytes and the offset of its codes; then two blocks of 32 x 32 sums.
+// A step is one word of one tap: its weights as bytes and the offset of its codes; then 32 x 32 sums.
 [[maybe_unused]] static inline std::size_t scratch_bytes(std::size_t steps) {
-  return steps * (PANEL * 64 + sizeof(std::size_t)) + 2 * PANEL * PANEL * sizeof(std::int32_t);
+  return steps * (PANEL * 64 + sizeof(std::size_t)) + PANEL * PANEL * sizeof(std::int32_t);
 }
 
 }  // namespace ftbnn

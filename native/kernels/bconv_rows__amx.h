@@ -168,7 +168,7 @@ class Panel {
                static_cast<std::size_t>(rows.image.words)),
         weights_(static_cast<std::int8_t*>(rows.scratch)),
         sums_(reinterpret_cast<std::int32_t*>(weights_ + steps_ * STEP_BYTES)),
-        offsets_(reinterpret_cast<std::size_t*>(sums_ + 2 * BLOCK * PANEL)),
+        offsets_(reinterpret_cast<std::size_t*>(sums_ + BLOCK * PANEL)),
         waiting_(rows) {
     const CodeImage& image = rows.image;
     std::size_t* offset = offsets_;
@@ -198,14 +198,13 @@ class Panel {
         static_cast<std::size_t>(rows_.last - rows_.first - 1) * columns + static_cast<std::size_t>(rows_.width);
     const std::int8_t* codes = rows_.image.bytes + static_cast<std::size_t>(rows_.first) * columns * LINE;
     for (std::size_t at = 0; at < positions; at += BLOCK, codes += BLOCK * LINE) {
-      std::int32_t* sums = sums_ + at / BLOCK % 2 * BLOCK * PANEL;
       const std::size_t count = positions - at < BLOCK ? positions - at : BLOCK;
       if (at == 0) {
-        count > TILE_ROWS ? multiply<2, Halves, true>(codes, sums) : multiply<1, Halves, true>(codes, sums);
+        count > TILE_ROWS ? multiply<2, Halves, true>(codes) : multiply<1, Halves, true>(codes);
       } else {
-        count > TILE_ROWS ? multiply<2, Halves, false>(codes, sums) : multiply<1, Halves, false>(codes, sums);
+        count > TILE_ROWS ? multiply<2, Halves, false>(codes) : multiply<1, Halves, false>(codes);
       }
-      waiting_.set(sums, count);
+      waiting_.set(sums_, count);
     }
   }
 
@@ -219,8 +218,8 @@ class Panel {
 
   // Tiles 0 to 3 are sums [positions][channels], 4 and 5 codes, 6 and 7 weights.
   template <int Rows, int Halves, bool IsFirst>
-  void multiply(const std::int8_t* codes, std::int32_t* sums) {
-    // Positions that are finished at a time, and steps from one time to the next: all in good time.
+  void multiply(const std::int8_t* codes) {
+    // Positions that are finished at a time, and steps from one time to the next: none is left when sums are stored.
     const std::size_t share = steps_ >= 4 ? BLOCK / 4 : steps_ >= 2 ? BLOCK / 2 : BLOCK;
     const std::size_t pause = steps_ * share / BLOCK;
     std::size_t next = pause;
@@ -255,16 +254,16 @@ class Panel {
       }
     }
     constexpr std::size_t stride = PANEL * sizeof(std::int32_t);
-    Registers::template store<0>(sums, stride);
-    if constexpr (Halves == 2) Registers::template store<1>(sums + LANES, stride);
-    if constexpr (Rows == 2) Registers::template store<2>(sums + TILE_ROWS * PANEL, stride);
-    if constexpr (Rows == 2 && Halves == 2) Registers::template store<3>(sums + TILE_ROWS * PANEL + LANES, stride);
+    Registers::template store<0>(sums_, stride);
+    if constexpr (Halves == 2) Registers::template store<1>(sums_ + LANES, stride);
+    if constexpr (Rows == 2) Registers::template store<2>(sums_ + TILE_ROWS * PANEL, stride);
+    if constexpr (Rows == 2 && Halves == 2) Registers::template store<3>(sums_ + TILE_ROWS * PANEL + LANES, stride);
   }
 
   const BConvRows& rows_;
   std::size_t steps_;
   std::int8_t* weights_;  // [step][half][16 rows of 4 channels][16 output channels][4]
-  std::int32_t* sums_;    // [2][position][PANEL]
+  std::int32_t* sums_;    // [position][PANEL]
   std::size_t* offsets_;  // of a step's first code
   Waiting waiting_;
 };
