@@ -10,8 +10,8 @@ Workspace::Workspace(const Plan& plan, const Kernels& kernels, int threads)
       bands(plan.band_floats * static_cast<std::size_t>(BANDS_PER_THREAD * threads)),
       codes(plan.code_words),
       scratch(plan.scratch_ints),
-      pixels(plan.stem.pixel_bytes),
-      patches(plan.stem.patch_bytes * static_cast<std::size_t>(PIECES_PER_THREAD * threads)),
+      pixels(kernels.sliced_row != nullptr ? plan.stem.pixel_bytes : 0),
+      patches(pixels.size() != 0 ? plan.stem.patch_bytes * static_cast<std::size_t>(PIECES_PER_THREAD * threads) : 0),
       code_bytes(kernels.bconv_rows != nullptr ? plan.tile_bytes : 0) {}
 
 void ImageRun::execute(std::size_t index) {
