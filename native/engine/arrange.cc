@@ -4,6 +4,7 @@
 
 #include "engine/border.h"
 #include "engine/limits.h"
+#include "engine/pairs.h"
 #include "engine/plan.h"
 
 namespace ftbnn {
@@ -163,6 +164,7 @@ void arrange(const Model& model, const Operator& op, OperatorPlan& plan) {
   if (is_binary) {
     plan.bits = AlignedArray<std::uint64_t>(size);
     arrange_bits(op, plan);
+    if (taps > 1 && ins.size(op.groups - 1) <= 32) plan.pairs = pair_weights(plan.bits, plan.panels, taps);
     if (!op.zero_one) border_base(op, in, out, plan);
   } else if (op.weights != nullptr) {
     plan.weights = AlignedArray<float>(size);

@@ -75,6 +75,7 @@ struct OperatorPlan {
   int panels = 0;
   AlignedArray<float> weights;                    // conv, linear: [panel][kh][kw][in][PANEL]
   AlignedArray<std::uint64_t> bits;               // bconv: [panel][kh][kw][word][PANEL]
+  AlignedArray<std::uint64_t> pairs;              // the same, two taps a word, where no group has more than half a word
   AlignedArray<float> scale, shift, left, right;  // [panel][PANEL]
   AlignedArray<std::int32_t> base;                // bconv on {-1, +1}: [panel][row class][column class][PANEL]
   std::vector<std::uint8_t> row_class, column_class;

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "engine/pairs.h"
+
 namespace ftbnn {
 
 Workspace::Workspace(const Plan& plan, const Kernels& kernels, int threads)
@@ -192,6 +194,11 @@ void ImageRun::convolve_binary(const Operator& op, const OperatorPlan& plan) {
   if (op.zero_one) count_ones(op, plan, plane);
   for_pieces(plan, out.h, [&](const GroupPlan& group, int panel, int first, int last) {
     const int g = static_cast<int>(&group - plan.groups.data());
+    static thread_local AlignedArray<std::uint64_t> windows;  // grows to what the widest map needs, and stays
+    const std::size_t words = z((w.kh * w.kw + 1) / 2);
+    if (plan.pairs.size() != 0 && windows.size() < z(out.w) * words) {
+      windows = AlignedArray<std::uint64_t>(z(out.w) * words);
+    }
     BConvRow row{};
     row.words = plane.groups[z(g)].words;
     row.row_stride = z(plane.columns) * z(row.words);
@@ -213,7 +220,14 @@ void ImageRun::convolve_binary(const Operator& op, const OperatorPlan& plan) {
                    (z(group.first_panel + panel) * classes + z(plan.row_class[z(y)]) * z(plan.column_classes)) * PANEL;
       }
       row.end = epilogue(op, plan, group, panel, y);
-      kernels_.bconv_row(row);
+      if (plan.pairs.size() == 0) {
+        kernels_.bconv_row(row);
+        continue;
+      }
+      BConvRow paired = row;
+      paired.weights = plan.pairs.data() + z(group.first_panel + panel) * words * PANEL;
+      pair_row(paired, windows.data());
+      kernels_.bconv_row(paired);
     }
   });
 }
