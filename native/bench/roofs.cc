@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bench/roof__amx.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -77,6 +79,7 @@ __attribute__((target("avx2,fma"))) void fma__avx2() {
 }
 
 constexpr Roof table[] = {
+    {"tileloadd, tdpbssd", Isa::amx, true, amx_int8_roof_gmacs},
     {"fma", Isa::amx, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
     {"xor, vpopcntq, add", Isa::avx512, true, [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }},
     {"fma", Isa::avx512, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
