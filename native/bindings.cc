@@ -1,4 +1,4 @@
-// With training/bindings.cc the only file that knows Python.
+// The binding to Python; bindings_rows.cc has the small kernels', training/ its own.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -12,6 +12,9 @@
 #include <type_traits>
 
 #include "base/cpu.h"
+#include "bench/roofs.h"
+#include "bindings_rows.h"
+#include "bindings_tiles.h"
 #include "engine/engine.h"
 #include "engine/reader.h"
 #include "kernels/table.h"
@@ -21,9 +24,27 @@ using namespace nb::literals;
 
 void bind_training(nb::module_ m);   // training/bindings.cc
 void bind_conv_grad(nb::module_ m);  // training/conv_grad_bindings.cc
+const ftbnn::Kernels& ftbnn::kernels_named(const std::string& name) {
+  if (name == "reference") return ftbnn::reference_kernels();
+  for (const ftbnn::Isa isa : ftbnn::cpu().isas) {
+    if (name == ftbnn::isa_name(isa)) return ftbnn::kernels_for(isa);
+  }
+  if (const ftbnn::Kernels* kernels = tile_kernels_named(name)) return *kernels;
+  throw nb::value_error("isa must be \"reference\" or one of isas()");
+}
+
+static constexpr const char* act_names[] = {"none", "relu", "prelu", "fprelu"};
+
+ftbnn::Act ftbnn::act_named(const std::string& name) {
+  const auto found = std::find(std::begin(act_names), std::end(act_names), name);
+  if (found == std::end(act_names)) throw nb::value_error("act must be none, relu, prelu or fprelu");
+  return static_cast<Act>(found - std::begin(act_names));
+}
 
 namespace {
 
+using ftbnn::act_named;
+using ftbnn::kernels_named;
 using ftbnn::PANEL;
 
 std::vector<std::string> isa_names() {
@@ -43,21 +64,6 @@ template <typename T, nb::ssize_t... Shape>
 using Packed = nb::ndarray<nb::numpy, const T, nb::shape<Shape...>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Rows = std::optional<Strided<T, -1, -1>>;
-
-const ftbnn::Kernels& kernels_named(const std::string& name) {
-  if (name == "reference") return ftbnn::reference_kernels();
-  for (const ftbnn::Isa isa : ftbnn::cpu().isas) {
-    if (name == ftbnn::isa_name(isa)) return ftbnn::kernels_for(isa);
-  }
-  throw nb::value_error("isa must be \"reference\" or one of isas()");
-}
-
-ftbnn::Act act_named(const std::string& name) {
-  const char* names[] = {"none", "relu", "prelu", "fprelu"};
-  const auto found = std::find(std::begin(names), std::end(names), name);
-  require(found != std::end(names), "act must be none, relu, prelu or fprelu");
-  return static_cast<ftbnn::Act>(found - std::begin(names));
-}
 
 // One row for each output position, of at least `count` values side by side.
 template <typename T>
@@ -141,7 +147,7 @@ void bconv_row(const std::string& isa, const Strided<const std::uint64_t, -1, -1
 }
 
 void bind_kernels(nb::module_ m) {
-  m.doc() = "One row of each kernel, for tests; native/kernels/conv_row.h is the contract.";
+  m.doc() = "One row of each kernel, for tests; native/kernels/conv_row.h and rows.h are the contracts.";
   m.def("conv_row", &conv_row, "isa"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "stride"_a,
         "width"_a, "channels"_a, "act"_a, "scales"_a.noconvert(), "shortcut"_a.noconvert() = nb::none(),
         "out"_a.noconvert() = nb::none(), "codes"_a.noconvert() = nb::none(),
@@ -151,6 +157,76 @@ void bind_kernels(nb::module_ m) {
         "border"_a.noconvert(), "ones"_a.noconvert(), "shortcut"_a.noconvert() = nb::none(),
         "out"_a.noconvert() = nb::none(), "codes"_a.noconvert() = nb::none(),
         "Binary convolution of one output row; the rows of scales are scale, shift, left and right.");
+  bind_rows(m);
+  bind_tiles(m);
+}
+
+template <typename T>
+nb::object copy_of(const T* data, std::size_t count) {
+  if (data == nullptr) return nb::none();
+  return nb::bytes(data, count * sizeof(T));
+}
+
+// What a file holds, for benchmarks that give the same network to other engines.
+nb::tuple read_graph(const std::string& path) {
+  const ftbnn::Model model = ftbnn::read_model(path);
+  nb::list values, operators;
+  for (const ftbnn::Shape& shape : model.values) values.append(nb::make_tuple(shape.c, shape.h, shape.w));
+  for (const ftbnn::Operator& op : model.operators) {
+    const ftbnn::Window& w = op.window;
+    const ftbnn::Shape &in = model.values[static_cast<std::size_t>(op.inputs[0])],
+                       &out = model.values[static_cast<std::size_t>(op.output)];
+    const ftbnn::Groups ins{in.c, op.groups}, outs{out.c, op.groups};
+    std::size_t weights = 0;
+    for (int g = 0; g < op.groups; ++g)
+      weights += static_cast<std::size_t>(ins.size(g)) * static_cast<std::size_t>(outs.size(g) * w.kh * w.kw);
+    const auto channels = static_cast<std::size_t>(out.c);
+    nb::dict fields;
+    fields["kind"] = static_cast<int>(op.kind);
+    fields["path"] = op.path;
+    fields["inputs"] = nb::cast(op.inputs);
+    fields["output"] = op.output;
+    fields["window"] = nb::make_tuple(w.kh, w.kw, w.sh, w.sw, w.ph, w.pw);
+    fields["groups"] = op.groups;
+    fields["zero_one"] = op.zero_one;
+    fields["whole"] = op.whole_window;
+    fields["weights"] = copy_of(op.weights, weights);
+    fields["bits"] = copy_of(op.bits, op.bits_bytes);
+    fields["source"] = copy_of(op.map, channels);
+    fields["scale"] = copy_of(op.tail.scale, channels);
+    fields["shift"] = copy_of(op.tail.shift, channels);
+    fields["left"] = copy_of(op.tail.left, channels);
+    fields["right"] = copy_of(op.tail.right, channels);
+    fields["shortcut"] = op.tail.shortcut;
+    fields["act"] = act_names[static_cast<std::size_t>(op.tail.act)];
+    operators.append(fields);
+  }
+  return nb::make_tuple(values, operators);
+}
+
+void bind_bench(nb::module_ m) {
+  m.doc() = "What benchmarks need of the CPU.";
+  m.def("read_graph", &read_graph, "path"_a,
+        nb::sig("def read_graph(path: str) -> tuple[list[tuple[int, int, int]], list[dict[str, object]]]"),
+        "The values and operators of a file, as docs/format.md names them; arrays are bytes.");
+  m.def("hides_tile_palette", &ftbnn::hides_tile_palette, "True where libraries that use AMX end in SIGILL.");
+  m.def(
+      "roof",
+      [](const std::string& isa, bool binary) -> nb::object {
+        for (const ftbnn::Roof& roof : ftbnn::roofs()) {
+          if (roof.binary != binary || isa != ftbnn::isa_name(roof.isa)) continue;
+          double rate = 0;
+          {
+            const nb::gil_scoped_release release;
+            rate = roof.gmacs();
+          }
+          return nb::make_tuple(roof.name, rate);
+        }
+        return nb::none();
+      },
+      "isa"_a, "binary"_a, nb::sig("def roof(isa: str, binary: bool) -> tuple[str, float] | None"),
+      "(instructions, GMAC/s of one thread right now) of the loop that bounds this ISA's kernels; None if there is "
+      "none.");
 }
 
 template <typename Pixel>
@@ -158,6 +234,15 @@ using Images = nb::ndarray<const Pixel, nb::ndim<4>, nb::c_contig, nb::device::c
 using Scores = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 nb::tuple shape_tuple(const ftbnn::Shape& shape) { return nb::make_tuple(shape.c, shape.h, shape.w); }
+
+// A bytes object does not change, so it is read with the GIL released too.
+void parse_engine(ftbnn::Engine* self, const nb::bytes& data, int threads) {
+  require(threads >= 1 && threads <= 1024, "threads must be 1 to 1024");
+  const void* bytes = data.data();
+  const std::size_t size = data.size();
+  const nb::gil_scoped_release release;
+  new (self) ftbnn::Engine(ftbnn::parse(bytes, size), threads);
+}
 
 // Files are read with the GIL released; what the operating system refuses is an OSError with its number.
 void open_engine(ftbnn::Engine* self, const std::string& path, int threads) {
@@ -187,7 +272,8 @@ void run_engine(const ftbnn::Engine& engine, const Images<Pixel>& images, const 
   engine.run(images.data(), extent(0), scores.data());
 }
 
-std::vector<double> profile_engine(const ftbnn::Engine& engine, const Images<float>& images, int rounds) {
+template <typename Pixel>
+std::vector<double> profile_engine(const ftbnn::Engine& engine, const Images<Pixel>& images, int rounds) {
   const ftbnn::Shape& in = engine.model().input();
   require(images.shape(0) == 1 && images.size() == in.elements() && rounds >= 1,
           "profile takes one image of the input's shape");
@@ -227,13 +313,16 @@ NB_MODULE(_native, m) {
   nb::module_ training = m.def_submodule("training");
   bind_training(training);
   bind_conv_grad(training);
+  bind_bench(m.def_submodule("bench"));
   nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a)
+      .def("__init__", &parse_engine, "data"_a, "threads"_a)
       .def("run_f32", &run_engine<float>, "images"_a, "scores"_a, "Normalised (N, C, H, W) images to (N, outputs).")
       .def("run_u8", &run_engine<std::uint8_t>, "images"_a, "scores"_a, "8-bit (N, H, W, C) images to (N, outputs).")
-      .def("profile", &profile_engine, "image"_a, "rounds"_a,
+      .def("profile_f32", &profile_engine<float>, "image"_a, "rounds"_a,
            "Seconds of the input's conversion and of each operator, the fastest of `rounds`.")
+      .def("profile_u8", &profile_engine<std::uint8_t>, "image"_a, "rounds"_a, "The same for an 8-bit image.")
       .def("operators", &list_operators,
            nb::sig("def operators(self) -> list[tuple[str, str, int, tuple[int, int, int], int, int]]"),
            "(path, kind, MACs, output shape, bits per weight, bytes of weights) of each operator.")

@@ -134,6 +134,8 @@ const char* isa_name(Isa isa) {
   switch (isa) {
     case Isa::amx:
       return "amx";
+    case Isa::amx_emulated:
+      return "amx_emulated";
     case Isa::avx512bf16:
       return "avx512bf16";
     case Isa::avx512:
@@ -156,6 +158,7 @@ Isa isa_in_use() {
   if (wanted == nullptr || *wanted == '\0') return cpu().isas.front();
   for (const Isa isa : cpu().isas) {
     if (std::strcmp(wanted, isa_name(isa)) == 0) return isa;
+    if (isa == Isa::avx512 && std::strcmp(wanted, "amx_emulated") == 0) return Isa::amx_emulated;
   }
   for (const Isa isa : all_isas) {
     if (std::strcmp(wanted, isa_name(isa)) == 0) {
@@ -164,6 +167,14 @@ Isa isa_in_use() {
     }
   }
   throw std::invalid_argument("FTBNN_ISA=" + std::string(wanted) + " is not an ISA; choose one of " + names(all_isas));
+}
+
+bool hides_tile_palette() {
+#if defined(__x86_64__)
+  return bit(cpuid(7).edx, 24) && cpuid(0x1d).eax == 0;
+#else
+  return false;
+#endif
 }
 
 }  // namespace ftbnn

@@ -10,7 +10,9 @@
 
 namespace ftbnn {
 
-enum class Isa { portable, avx2, avx512, avx512bf16, amx };
+// amx_emulated is for tests: the AMX kernels with their tiles in plain C++, on a CPU that has avx512. Nothing chooses
+// it.
+enum class Isa { portable, avx2, avx512, avx512bf16, amx_emulated, amx };
 
 const char* isa_name(Isa isa);
 
@@ -27,5 +29,9 @@ const Cpu& cpu();
 // The ISA the kernels use: the best one, or the one that FTBNN_ISA names.
 // Throws std::invalid_argument, with the valid names in its text, if that one is unknown or this CPU lacks it.
 Isa isa_in_use();
+
+// True on guests that show AMX in CPUID but not how its tiles look (leaf 0x1D): libraries that ask for it, as oneDNN
+// does, end in SIGILL there. Our own kernels do not ask.
+bool hides_tile_palette();
 
 }  // namespace ftbnn

@@ -9,6 +9,7 @@ namespace ftbnn {
 namespace {
 
 constexpr int SPINS = 4000;  // some tens of microseconds
+constexpr std::uint64_t TASK_LIMIT = std::uint64_t{1} << 32;
 
 void pause() {
 #if defined(__x86_64__)
@@ -32,23 +33,30 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+// A task once taken keeps the caller in run_erased, so `call_` and `context_` are those of its round, even if the
+// worker came here for an earlier one.
 void ThreadPool::take_tasks() {
-  for (int task = next_++; task < count_; task = next_++) call_(context_, task);
+  for (;;) {
+    const std::uint64_t ticket = ticket_.fetch_add(1);
+    const std::uint64_t task = ticket % TASK_LIMIT;
+    if (task >= ticket / TASK_LIMIT) return;
+    call_(context_, static_cast<int>(task));
+    ++done_;
+  }
 }
 
 void ThreadPool::run_erased(int count, Call call, const void* context) {
-  count_ = count;
   call_ = call;
   context_ = context;
-  next_ = 0;
-  busy_ = static_cast<int>(workers_.size());
+  done_ = 0;
+  ticket_ = static_cast<std::uint64_t>(count) * TASK_LIMIT;
   ++round_;
   if (sleepers_ > 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_all();
   }
   take_tasks();
-  while (busy_ > 0) pause();
+  while (done_ < count) pause();
 }
 
 void ThreadPool::work() {
@@ -64,7 +72,6 @@ void ThreadPool::work() {
     seen = round_;
     if (stop_) return;
     take_tasks();
-    --busy_;
   }
 }
 

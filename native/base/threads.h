@@ -2,11 +2,13 @@
 //
 // Tasks are handed out one by one, so which thread runs which is chance; a task must write only what is its own, and
 // then the result does not depend on the number of threads. Between two calls the workers spin for a moment before they
-// sleep: an operator takes some tens of microseconds, about as long as waking a thread.
+// sleep: an operator takes some tens of microseconds, about as long as waking a thread. The caller waits for tasks, not
+// for workers: one that wakes up late finds nothing to do, and nobody waited for it.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -42,12 +44,14 @@ class ThreadPool {
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::atomic<unsigned> round_{0};
-  std::atomic<bool> stop_{false};
-  std::atomic<int> next_{0}, busy_{0}, sleepers_{0};
-  int count_ = 0;
   Call call_ = nullptr;
   const void* context_ = nullptr;
+  // Each on a cache line of its own: what the threads hammer on is not what the others read.
+  alignas(64) std::atomic<std::uint64_t> ticket_{0};  // tasks of this round, tasks taken
+  alignas(64) std::atomic<int> done_{0};
+  alignas(64) std::atomic<unsigned> round_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> stop_{false};
 };
 
 }  // namespace ftbnn

@@ -8,17 +8,10 @@
 #include "base/cpu.h"
 #include "base/threads.h"
 #include "engine/plan.h"
+#include "engine/run.h"
 #include "kernels/table.h"
 
 namespace ftbnn {
-
-// The memory of one run under way.
-struct Workspace {
-  explicit Workspace(const Plan& plan) : arena(plan.arena_floats), codes(plan.code_words), scratch(plan.scratch_ints) {}
-  AlignedArray<float> arena;
-  AlignedArray<std::uint64_t> codes;
-  AlignedArray<std::int32_t> scratch;
-};
 
 class Engine {
  public:
@@ -35,13 +28,14 @@ class Engine {
   void run(const std::uint8_t* images, int batch, float* output) const;
   // Seconds that each operator took for one image, the fastest of `rounds` (index 0 is the input's conversion).
   std::vector<double> profile(const float* image, int rounds) const;
+  std::vector<double> profile(const std::uint8_t* image, int rounds) const;
 
  private:
-  class Run;
+  class Loan;
   template <typename Pixel>
   void run_all(const Pixel* images, int batch, float* output) const;
-  std::unique_ptr<Workspace> take_workspace() const;
-  void give_back(std::unique_ptr<Workspace> workspace) const;
+  template <typename Pixel>
+  std::vector<double> profile_one(const Pixel* image, int rounds) const;
 
   Model model_;
   Plan plan_;

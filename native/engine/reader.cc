@@ -3,12 +3,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
+
+#include "base/crc32.h"
 
 namespace ftbnn {
 
@@ -17,44 +18,11 @@ namespace {
 constexpr std::uint8_t MAGIC[8] = {0x89, 'F', 'T', 'B', 'N', 'N', '\r', '\n'};
 constexpr std::size_t HEADER = 64;
 constexpr std::uint64_t MAX_FILE = std::uint64_t{1} << 31;
+constexpr const char* TOO_LARGE = "the file is larger than 2^31 bytes";
 constexpr std::uint32_t MAX_LIST = 1U << 12, MAX_NAMES = 1U << 16, MAX_TEXT = 1U << 16, MAX_CHANNELS = 1U << 16,
                         MAX_SIDE = 1U << 14;
 constexpr std::uint32_t MAX_KERNEL = 64, MAX_GROUPS = 1U << 12, MAX_RESIZE = 1U << 15;
 constexpr std::uint64_t MAX_ELEMENTS = std::uint64_t{1} << 28;
-
-std::array<std::uint32_t, 256> crc_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t n = 0; n < 256; ++n) {
-    std::uint32_t c = n;
-    for (int k = 0; k < 8; ++k) c = c & 1U ? 0xEDB88320U ^ (c >> 1) : c >> 1;
-    table[n] = c;
-  }
-  return table;
-}
-
-// CRC-32 eight bytes at a time: table k advances a byte that has k more behind it.
-std::uint32_t crc32(const std::uint8_t* data, std::size_t size) {
-  static const auto tables = [] {
-    std::array<std::array<std::uint32_t, 256>, 8> t{};
-    t[0] = crc_table();
-    for (std::size_t k = 1; k < 8; ++k) {
-      for (std::size_t n = 0; n < 256; ++n) t[k][n] = (t[k - 1][n] >> 8) ^ t[0][t[k - 1][n] & 0xFFU];
-    }
-    return t;
-  }();
-  std::uint32_t crc = 0xFFFFFFFFU;
-  for (; size >= 8; size -= 8, data += 8) {
-    std::uint32_t low = 0, high = 0;
-    std::memcpy(&low, data, 4);
-    std::memcpy(&high, data + 4, 4);
-    low ^= crc;
-    crc = tables[7][low & 0xFF] ^ tables[6][(low >> 8) & 0xFF] ^ tables[5][(low >> 16) & 0xFF] ^ tables[4][low >> 24] ^
-          tables[3][high & 0xFF] ^ tables[2][(high >> 8) & 0xFF] ^ tables[1][(high >> 16) & 0xFF] ^
-          tables[0][high >> 24];
-  }
-  for (; size > 0; --size, ++data) crc = (crc >> 8) ^ tables[0][(crc ^ *data) & 0xFFU];
-  return ~crc;
-}
 
 template <typename T>
 T load(const std::uint8_t* at) {
@@ -375,7 +343,12 @@ const char* kind_name(Kind kind) {
   return names[static_cast<int>(kind)];
 }
 
-Model parse(AlignedArray<std::uint8_t> bytes) { return Parser(std::move(bytes)).parse(); }
+Model parse(const void* bytes, std::size_t size) {
+  check(size <= MAX_FILE, TOO_LARGE);
+  AlignedArray<std::uint8_t> copy(size);
+  if (size > 0) std::memcpy(copy.data(), bytes, size);
+  return Parser(std::move(copy)).parse();
+}
 
 Model read_model(const std::string& path) {
   const auto failed = [&path] { return std::system_error(errno, std::generic_category(), path); };
@@ -389,11 +362,12 @@ Model read_model(const std::string& path) {
   if (S_ISDIR(about.st_mode) || std::fseek(file.get(), 0, SEEK_END) != 0) throw failed();
   const long size = std::ftell(file.get());
   if (size < 0) throw failed();
-  check(static_cast<std::uint64_t>(size) <= MAX_FILE, "the file is larger than 2^31 bytes");
+  check(static_cast<std::uint64_t>(size) <= MAX_FILE, TOO_LARGE);
   std::rewind(file.get());
   AlignedArray<std::uint8_t> bytes(static_cast<std::size_t>(size));
+  std::setvbuf(file.get(), nullptr, _IONBF, 0);
   if (std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) throw failed();
-  return parse(std::move(bytes));
+  return Parser(std::move(bytes)).parse();
 }
 
 }  // namespace ftbnn

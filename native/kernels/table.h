@@ -2,7 +2,10 @@
 #pragma once
 
 #include "base/cpu.h"
+#include "kernels/bconv_rows.h"
 #include "kernels/conv_row.h"
+#include "kernels/rows.h"
+#include "kernels/sliced_row.h"
 
 namespace ftbnn {
 
@@ -10,6 +13,11 @@ struct Kernels {
   Isa isa;  // what the CPU must have
   ConvRowKernel conv_row;
   BConvRowKernel bconv_row;
+  RowKernels rows;
+  ExpandRowsKernel expand_rows;  // with tiles; null without
+  BConvRowsKernel bconv_rows;
+  PatchRowKernel patch_row;  // likewise
+  SlicedRowKernel sliced_row;
 };
 
 // The best kernels that a CPU with this ISA can run.

@@ -28,6 +28,15 @@ def test_every_isa_of_this_cpu_can_be_forced():
     assert in_use("").stdout.strip() == _native.isas()[0]
 
 
+def test_emulated_tiles_are_used_only_by_name():
+    assert "amx_emulated" not in _native.isas()
+    result = in_use("amx_emulated")
+    if "avx512" in _native.isas():
+        assert result.stdout.strip() == "amx_emulated"
+    else:
+        assert result.returncode != 0
+
+
 def test_a_wrong_isa_is_refused_with_the_valid_ones():
     result = in_use("sse9")
     assert result.returncode != 0

@@ -21,7 +21,8 @@ def run(args: argparse.Namespace) -> None:
     rows = model.operators()
     times = []
     if args.profile:
-        times = model.profile(np.zeros((1, *model.input_shape), np.float32))[1:]
+        channels, height, width = model.input_shape
+        times = model.profile(np.full((1, height, width, channels), 128, np.uint8))[1:]
         rows = [row | {"time_ms": t.time_ms, "gmacs_per_s": t.gmacs_per_s} for row, t in zip(rows, times, strict=True)]
     file_bytes = args.model.stat().st_size
     if args.json:

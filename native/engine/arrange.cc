@@ -1,0 +1,177 @@
+// Weights, scales and border constants of a convolution, in the kernels' order.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/border.h"
+#include "engine/limits.h"
+#include "engine/pairs.h"
+#include "engine/plan.h"
+
+namespace ftbnn {
+
+namespace {
+
+std::size_t z(int value) { return static_cast<std::size_t>(value); }
+
+// [out][in][tap] to [panel][tap][in][PANEL], a cache line of every output channel at a time.
+void arrange_weights(const Operator& op, OperatorPlan& plan) {
+  constexpr int LINE = CACHE_LINE / sizeof(float);
+  const int taps = op.window.kh * op.window.kw;
+  const float* from = op.weights;
+  for (const GroupPlan& group : plan.groups) {
+    const int window = taps * group.in_size;
+    for (int first = 0; first < group.out_size; first += PANEL) {
+      const int channels = std::min(PANEL, group.out_size - first);
+      float* panel = plan.weights.data() + group.weights_at + z(first) * z(window);
+      for (int line = 0; line < window; line += LINE) {
+        for (int o = 0; o < channels; ++o) {
+          int c = line / taps, t = line % taps;
+          for (int k = line; k < std::min(line + LINE, window); ++k) {
+            panel[(z(t) * z(group.in_size) + z(c)) * PANEL + z(o)] = from[z(o) * z(window) + z(k)];
+            if (++t == taps) t = 0, ++c;
+          }
+        }
+      }
+      from += z(channels) * z(window);
+    }
+  }
+}
+
+// A stream of bits, read up to 64 at a time.
+class BitStream {
+ public:
+  BitStream(const std::uint8_t* bytes, std::size_t size) : bytes_(bytes), size_(size) {}
+
+  std::uint64_t take(int count) {
+    const std::size_t byte = at_ / 8;
+    const int shift = static_cast<int>(at_ % 8);
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes_ + byte, std::min<std::size_t>(8, size_ - byte));
+    word >>= shift;
+    if (shift + count > 64) word |= std::uint64_t{bytes_[byte + 8]} << (64 - shift);
+    at_ += z(count);
+    return count == 64 ? word : word & ((std::uint64_t{1} << count) - 1);
+  }
+
+ private:
+  const std::uint8_t* bytes_;
+  std::size_t size_, at_ = 0;
+};
+
+void arrange_bits(const Operator& op, OperatorPlan& plan) {
+  const int taps = op.window.kh * op.window.kw;
+  BitStream stream(op.bits, op.bits_bytes);
+  for (const GroupPlan& group : plan.groups) {
+    const int words = words_of(group.in_size);
+    for (int o = 0; o < group.out_size; ++o) {
+      std::uint64_t* to = plan.bits.data() + group.weights_at + z(o / PANEL) * z(taps * words) * PANEL + z(o % PANEL);
+      for (int t = 0; t < taps; ++t) {
+        for (int c = 0; c < group.in_size; c += 64, to += PANEL) *to = stream.take(std::min(64, group.in_size - c));
+      }
+    }
+  }
+}
+
+// In operations that every CPU has vectors for.
+std::int32_t popcount(std::uint64_t word) {
+  word -= word >> 1 & 0x5555555555555555;
+  word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
+  word += word >> 8;
+  word += word >> 16;
+  return static_cast<std::int32_t>((word + (word >> 32)) & 0x7f);
+}
+
+// What xor counts for taps outside the image, and the number of channels inside: see kernels/conv_row.h.
+void border_base(const Operator& op, const Shape& in, const Shape& out, OperatorPlan& plan) {
+  const Window& w = op.window;
+  std::vector<Inside> rows, columns;
+  plan.row_class = border_classes(out.h, w.sh, w.kh, w.ph, in.h, rows);
+  plan.column_class = border_classes(out.w, w.sw, w.kw, w.pw, in.w, columns);
+  plan.row_classes = static_cast<int>(rows.size());
+  plan.column_classes = static_cast<int>(columns.size());
+  const std::size_t classes = rows.size() * columns.size();
+  if (z(plan.panels) * classes * PANEL > MAX_ARENA_FLOATS) {
+    throw FormatError(op.path + ": the border would not fit into memory");
+  }
+  plan.base = AlignedArray<std::int32_t>(z(plan.panels) * classes * PANEL);
+  // ones[y][x][o]: ones of output channel o's weights in the taps above and left of (y, x).
+  std::vector<std::int32_t> ones(z((w.kh + 1) * (w.kw + 1)) * PANEL);
+  const auto sum = [&](int y, int x) { return ones.data() + z(y * (w.kw + 1) + x) * PANEL; };
+  for (const GroupPlan& group : plan.groups) {
+    const int words = words_of(group.in_size);
+    for (int panel = 0; panel < group.panels; ++panel) {
+      const std::uint64_t* weights = plan.bits.data() + group.weights_at + z(panel) * z(w.kh * w.kw * words) * PANEL;
+      for (int y = 0; y < w.kh; ++y) {
+        for (int x = 0; x < w.kw; ++x) {
+          std::int32_t *here = sum(y + 1, x + 1), *up = sum(y, x + 1), *left = sum(y + 1, x), *corner = sum(y, x);
+          for (int o = 0; o < PANEL; ++o) here[o] = up[o] + left[o] - corner[o];
+          for (int word = 0; word < words; ++word, weights += PANEL) {
+            for (int o = 0; o < PANEL; ++o) here[o] += popcount(weights[o]);
+          }
+        }
+      }
+      std::int32_t* base = plan.base.data() + z(group.first_panel + panel) * classes * PANEL;
+      const int channels = std::min(PANEL, group.out_size - panel * PANEL);
+      for (const Inside& r : rows) {
+        for (const Inside& c : columns) {
+          const int taps = (r.last - r.first) * (c.last - c.first);
+          for (int o = 0; o < channels; ++o) {
+            const std::int32_t inside =
+                sum(r.last, c.last)[o] - sum(r.first, c.last)[o] - sum(r.last, c.first)[o] + sum(r.first, c.first)[o];
+            base[o] = group.in_size * taps + 2 * (sum(w.kh, w.kw)[o] - inside);
+          }
+          base += PANEL;
+        }
+      }
+    }
+  }
+}
+
+// One number for each output channel, those that are not there replaced.
+AlignedArray<float> arrange_channels(const OperatorPlan& plan, const float* from, float absent) {
+  AlignedArray<float> to(z(plan.panels) * PANEL);
+  for (const GroupPlan& group : plan.groups) {
+    for (int c = 0; c < group.out_size; ++c) {
+      to[z(group.first_panel) * PANEL + z(c)] = from != nullptr ? from[group.out_first + c] : absent;
+    }
+  }
+  return to;
+}
+
+}  // namespace
+
+void arrange(const Model& model, const Operator& op, OperatorPlan& plan) {
+  const Shape &in = model.values[z(op.inputs[0])], &out = model.values[z(op.output)];
+  const Groups ins{in.c, op.groups}, outs{out.c, op.groups};
+  const bool is_binary = op.kind == Kind::bconv;
+  const int taps = op.window.kh * op.window.kw;
+  std::size_t size = 0;
+  for (int g = 0; g < op.groups; ++g) {
+    GroupPlan group{ins.first(g), ins.size(g), outs.first(g), outs.size(g), panels_of(outs.size(g)), plan.panels, size};
+    plan.panels += group.panels;
+    const int depth = is_binary ? words_of(group.in_size) : op.weights != nullptr ? group.in_size : 0;
+    size += z(group.panels) * z(taps) * z(depth) * PANEL;
+    plan.macs += static_cast<std::uint64_t>(group.in_size) * static_cast<std::uint64_t>(group.out_size);
+    plan.groups.push_back(group);
+    if (size > MAX_ARENA_FLOATS) throw FormatError(op.path + ": the weights would not fit into memory");
+  }
+  plan.macs *= static_cast<std::uint64_t>(taps) * static_cast<std::uint64_t>(out.h) * static_cast<std::uint64_t>(out.w);
+  plan.scale = arrange_channels(plan, op.tail.scale, 1.0F);
+  plan.shift = arrange_channels(plan, op.tail.shift, 0.0F);
+  plan.left = arrange_channels(plan, op.tail.left, 1.0F);
+  plan.right = arrange_channels(plan, op.tail.right, 1.0F);
+  if (is_binary) {
+    plan.bits = AlignedArray<std::uint64_t>(size);
+    arrange_bits(op, plan);
+    if (taps > 1 && ins.size(op.groups - 1) <= 32) plan.pairs = pair_weights(plan.bits, plan.panels, taps);
+    if (!op.zero_one) border_base(op, in, out, plan);
+  } else if (op.weights != nullptr) {
+    plan.weights = AlignedArray<float>(size);
+    arrange_weights(op, plan);
+  } else {
+    plan.macs = 0;
+  }
+}
+
+}  // namespace ftbnn
