@@ -28,7 +28,8 @@ struct ConvShape {
 };
 
 // gy of images first ... first + count - 1: asked for slice by slice, by the calling thread, so that it may be made
-// only then, in a buffer that fits a cache, with the same team. It must stay until the next call.
+// only then, in a buffer that fits a cache, with the same team. It must stay until the next call,
+// and must not itself ask for gradients.
 using GradSource = std::function<const float*(int first, int count)>;
 
 // All of gy, made already.

@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy
 from numpy.typing import NDArray
 
-from ftbnn._native import kernels as kernels
+from ftbnn._native import kernels as kernels, training as training
 import ftbnn.errors
 
 
