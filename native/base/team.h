@@ -1,8 +1,9 @@
 // Runs numbered tasks on the threads of an OpenMP runtime that lives in the process already, else on a pool.
 //
 // Beside PyTorch the first matters: its OpenMP workers spin for a while after each of its operators, on the cores that
-// workers of ours would need. Given GOMP_parallel of the very libgomp that PyTorch loaded, both share one set of threads.
-// As in ThreadPool, tasks are handed out one by one and must write only what is their own; they must not throw.
+// workers of ours would need. Given GOMP_parallel of the very libgomp that PyTorch loaded, both share one set of
+// threads. As in ThreadPool, tasks are handed out one by one and must write only what is their own; they must not
+// throw.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,9 @@ class Team {
   using Launch = void (*)(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 
   explicit Team(int threads, Launch launch = nullptr)
-      : threads_(threads), launch_(launch), pool_(launch == nullptr ? std::make_unique<ThreadPool>(threads) : nullptr) {}
+      : threads_(threads),
+        launch_(launch),
+        pool_(launch == nullptr ? std::make_unique<ThreadPool>(threads) : nullptr) {}
 
   int threads() const { return threads_; }
   Launch launch() const { return launch_; }
