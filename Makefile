@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f)
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types unit format setup clean
+.PHONY: help demo bench test lint types unit sanitize format setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -24,6 +24,15 @@ demo: $(READY)  ## show what the project does
 	@$(BIN)/ftbnn eval runs/demo/digits.ftbnn --data digits
 	@echo "== where its time goes, one thread"
 	@$(BIN)/ftbnn inspect runs/demo/digits.ftbnn --profile
+	@echo "== its speed beside PyTorch, one thread"
+	@$(BIN)/ftbnn bench net runs/demo --peers torch --batch 1,64 --rounds 3
+
+REPORT := benchmarks/reports/$(shell date +%F)-engine
+ISAS = $(shell $(BIN)/python -c 'from ftbnn import _native; print(*[i for i in _native.isas() if i != "portable"], sep=",")')
+
+bench: $(READY)  ## measure the engine beside others (minutes, wants a quiet machine); writes a report
+	@$(BIN)/ftbnn bench conv --report $(REPORT)
+	@$(BIN)/ftbnn bench net ftbnn18 ftbnn-d18-g1-90m --isa $(ISAS) --threads 1,2 --batch 1,16 --report $(REPORT)
 
 test: lint types unit  ## lint, types and all tests
 
@@ -40,6 +49,14 @@ types: $(READY)  ## mypy, strict
 unit: $(READY)  ## all tests
 	@echo "== tests"
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+
+sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and UndefinedBehaviorSanitizer
+	@echo "== sanitize"
+	@$(BIN)/cmake -S . -B build/sanitize -DFTBNN_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo > /dev/null
+	@$(BIN)/cmake --build build/sanitize --parallel 2 > /dev/null
+	@$(BIN)/python tests/damage_files.py build/sanitize
+	@for isa in $$($(BIN)/python -c 'from ftbnn import _native; print(*_native.isas())'); do \
+	  echo "-- FTBNN_ISA=$$isa"; FTBNN_ISA=$$isa build/sanitize/damage build/sanitize/*.ftbnn || exit 1; done
 
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .

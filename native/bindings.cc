@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "base/cpu.h"
+#include "bench/roofs.h"
 #include "engine/engine.h"
 #include "engine/reader.h"
 #include "kernels/table.h"
@@ -51,11 +52,12 @@ const ftbnn::Kernels& kernels_named(const std::string& name) {
   throw nb::value_error("isa must be \"reference\" or one of isas()");
 }
 
+constexpr const char* act_names[] = {"none", "relu", "prelu", "fprelu"};
+
 ftbnn::Act act_named(const std::string& name) {
-  const char* names[] = {"none", "relu", "prelu", "fprelu"};
-  const auto found = std::find(std::begin(names), std::end(names), name);
-  require(found != std::end(names), "act must be none, relu, prelu or fprelu");
-  return static_cast<ftbnn::Act>(found - std::begin(names));
+  const auto found = std::find(std::begin(act_names), std::end(act_names), name);
+  require(found != std::end(act_names), "act must be none, relu, prelu or fprelu");
+  return static_cast<ftbnn::Act>(found - std::begin(act_names));
 }
 
 // One row for each output position, of at least `count` values side by side.
@@ -152,11 +154,88 @@ void bind_kernels(nb::module_ m) {
         "Binary convolution of one output row; the rows of scales are scale, shift, left and right.");
 }
 
+template <typename T>
+nb::object copy_of(const T* data, std::size_t count) {
+  if (data == nullptr) return nb::none();
+  return nb::bytes(data, count * sizeof(T));
+}
+
+// What a file holds, for benchmarks that give the same network to other engines.
+nb::tuple read_graph(const std::string& path) {
+  const ftbnn::Model model = ftbnn::read_model(path);
+  nb::list values, operators;
+  for (const ftbnn::Shape& shape : model.values) values.append(nb::make_tuple(shape.c, shape.h, shape.w));
+  for (const ftbnn::Operator& op : model.operators) {
+    const ftbnn::Window& w = op.window;
+    const ftbnn::Shape &in = model.values[static_cast<std::size_t>(op.inputs[0])],
+                       &out = model.values[static_cast<std::size_t>(op.output)];
+    const ftbnn::Groups ins{in.c, op.groups}, outs{out.c, op.groups};
+    std::size_t weights = 0;
+    for (int g = 0; g < op.groups; ++g)
+      weights += static_cast<std::size_t>(ins.size(g)) * static_cast<std::size_t>(outs.size(g) * w.kh * w.kw);
+    const auto channels = static_cast<std::size_t>(out.c);
+    nb::dict fields;
+    fields["kind"] = static_cast<int>(op.kind);
+    fields["path"] = op.path;
+    fields["inputs"] = nb::cast(op.inputs);
+    fields["output"] = op.output;
+    fields["window"] = nb::make_tuple(w.kh, w.kw, w.sh, w.sw, w.ph, w.pw);
+    fields["groups"] = op.groups;
+    fields["zero_one"] = op.zero_one;
+    fields["whole"] = op.whole_window;
+    fields["weights"] = copy_of(op.weights, weights);
+    fields["bits"] = copy_of(op.bits, op.bits_bytes);
+    fields["source"] = copy_of(op.map, channels);
+    fields["scale"] = copy_of(op.tail.scale, channels);
+    fields["shift"] = copy_of(op.tail.shift, channels);
+    fields["left"] = copy_of(op.tail.left, channels);
+    fields["right"] = copy_of(op.tail.right, channels);
+    fields["shortcut"] = op.tail.shortcut;
+    fields["act"] = act_names[static_cast<std::size_t>(op.tail.act)];
+    operators.append(fields);
+  }
+  return nb::make_tuple(values, operators);
+}
+
+void bind_bench(nb::module_ m) {
+  m.doc() = "What benchmarks need of the CPU.";
+  m.def("read_graph", &read_graph, "path"_a,
+        nb::sig("def read_graph(path: str) -> tuple[list[tuple[int, int, int]], list[dict[str, object]]]"),
+        "The values and operators of a file, as docs/format.md names them; arrays are bytes.");
+  m.def("hides_tile_palette", &ftbnn::hides_tile_palette, "True where libraries that use AMX end in SIGILL.");
+  m.def(
+      "roof",
+      [](const std::string& isa, bool binary) -> nb::object {
+        for (const ftbnn::Roof& roof : ftbnn::roofs()) {
+          if (roof.binary != binary || isa != ftbnn::isa_name(roof.isa)) continue;
+          double rate = 0;
+          {
+            const nb::gil_scoped_release release;
+            rate = roof.gmacs();
+          }
+          return nb::make_tuple(roof.name, rate);
+        }
+        return nb::none();
+      },
+      "isa"_a, "binary"_a, nb::sig("def roof(isa: str, binary: bool) -> tuple[str, float] | None"),
+      "(instructions, GMAC/s of one thread right now) of the loop that bounds this ISA's kernels; None if there is "
+      "none.");
+}
+
 template <typename Pixel>
 using Images = nb::ndarray<const Pixel, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Scores = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 nb::tuple shape_tuple(const ftbnn::Shape& shape) { return nb::make_tuple(shape.c, shape.h, shape.w); }
+
+// A bytes object does not change, so it is read with the GIL released too.
+void parse_engine(ftbnn::Engine* self, const nb::bytes& data, int threads) {
+  require(threads >= 1 && threads <= 1024, "threads must be 1 to 1024");
+  const void* bytes = data.data();
+  const std::size_t size = data.size();
+  const nb::gil_scoped_release release;
+  new (self) ftbnn::Engine(ftbnn::parse(bytes, size), threads);
+}
 
 // Files are read with the GIL released; what the operating system refuses is an OSError with its number.
 void open_engine(ftbnn::Engine* self, const std::string& path, int threads) {
@@ -224,9 +303,11 @@ NB_MODULE(_native, m) {
       "The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.");
   bind_kernels(m.def_submodule("kernels"));
   bind_conv_grad(m.def_submodule("training"));
+  bind_bench(m.def_submodule("bench"));
   nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a)
+      .def("__init__", &parse_engine, "data"_a, "threads"_a)
       .def("run_f32", &run_engine<float>, "images"_a, "scores"_a, "Normalised (N, C, H, W) images to (N, outputs).")
       .def("run_u8", &run_engine<std::uint8_t>, "images"_a, "scores"_a, "8-bit (N, H, W, C) images to (N, outputs).")
       .def("profile", &profile_engine, "image"_a, "rounds"_a,

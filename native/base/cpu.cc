@@ -166,4 +166,12 @@ Isa isa_in_use() {
   throw std::invalid_argument("FTBNN_ISA=" + std::string(wanted) + " is not an ISA; choose one of " + names(all_isas));
 }
 
+bool hides_tile_palette() {
+#if defined(__x86_64__)
+  return bit(cpuid(7).edx, 24) && cpuid(0x1d).eax == 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace ftbnn

@@ -28,4 +28,8 @@ const Cpu& cpu();
 // Throws std::invalid_argument, with the valid names in its text, if that one is unknown or this CPU lacks it.
 Isa isa_in_use();
 
+// True on guests that show AMX in CPUID but not how its tiles look (leaf 0x1D): libraries that ask for it, as oneDNN
+// does, end in SIGILL there. Our own kernels do not ask.
+bool hides_tile_palette();
+
 }  // namespace ftbnn

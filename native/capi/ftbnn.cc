@@ -28,6 +28,16 @@ Result guarded(Result failed, const Body& body) {
   return failed;
 }
 
+template <typename Read>
+ftbnn_model* load(const void* from, int32_t threads, const Read& read) {
+  return guarded(static_cast<ftbnn_model*>(nullptr), [&] {
+    if (from == nullptr) throw std::invalid_argument("a null pointer was given");
+    if (threads < 0) throw std::invalid_argument("threads must be 0 or more");
+    const int count = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
+    return new ftbnn_model{{read(), count > 0 ? count : 1}};
+  });
+}
+
 template <typename Pixel>
 int run(const ftbnn_model* model, const Pixel* images, int32_t batch, float* outputs) {
   return guarded(1, [&] {
@@ -42,12 +52,11 @@ int run(const ftbnn_model* model, const Pixel* images, int32_t batch, float* out
 }  // namespace
 
 ftbnn_model* ftbnn_load(const char* path, int32_t threads) {
-  return guarded(static_cast<ftbnn_model*>(nullptr), [&] {
-    if (path == nullptr) throw std::invalid_argument("a null pointer was given");
-    if (threads < 0) throw std::invalid_argument("threads must be 0 or more");
-    const int count = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
-    return new ftbnn_model{{ftbnn::read_model(path), count > 0 ? count : 1}};
-  });
+  return load(path, threads, [&] { return ftbnn::read_model(path); });
+}
+
+ftbnn_model* ftbnn_load_bytes(const void* bytes, size_t size, int32_t threads) {
+  return load(bytes, threads, [&] { return ftbnn::parse(bytes, size); });
 }
 
 void ftbnn_free(ftbnn_model* model) { delete model; }

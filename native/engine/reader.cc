@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint8_t MAGIC[8] = {0x89, 'F', 'T', 'B', 'N', 'N', '\r', '\n'};
 constexpr std::size_t HEADER = 64;
 constexpr std::uint64_t MAX_FILE = std::uint64_t{1} << 31;
+constexpr const char* TOO_LARGE = "the file is larger than 2^31 bytes";
 constexpr std::uint32_t MAX_LIST = 1U << 12, MAX_NAMES = 1U << 16, MAX_TEXT = 1U << 16, MAX_CHANNELS = 1U << 16,
                         MAX_SIDE = 1U << 14;
 constexpr std::uint32_t MAX_KERNEL = 64, MAX_GROUPS = 1U << 12, MAX_RESIZE = 1U << 15;
@@ -375,7 +376,12 @@ const char* kind_name(Kind kind) {
   return names[static_cast<int>(kind)];
 }
 
-Model parse(AlignedArray<std::uint8_t> bytes) { return Parser(std::move(bytes)).parse(); }
+Model parse(const void* bytes, std::size_t size) {
+  check(size <= MAX_FILE, TOO_LARGE);
+  AlignedArray<std::uint8_t> copy(size);
+  if (size > 0) std::memcpy(copy.data(), bytes, size);
+  return Parser(std::move(copy)).parse();
+}
 
 Model read_model(const std::string& path) {
   const auto failed = [&path] { return std::system_error(errno, std::generic_category(), path); };
@@ -389,11 +395,11 @@ Model read_model(const std::string& path) {
   if (S_ISDIR(about.st_mode) || std::fseek(file.get(), 0, SEEK_END) != 0) throw failed();
   const long size = std::ftell(file.get());
   if (size < 0) throw failed();
-  check(static_cast<std::uint64_t>(size) <= MAX_FILE, "the file is larger than 2^31 bytes");
+  check(static_cast<std::uint64_t>(size) <= MAX_FILE, TOO_LARGE);
   std::rewind(file.get());
   AlignedArray<std::uint8_t> bytes(static_cast<std::size_t>(size));
   if (std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) throw failed();
-  return parse(std::move(bytes));
+  return Parser(std::move(bytes)).parse();
 }
 
 }  // namespace ftbnn

@@ -7,7 +7,7 @@
 
 namespace ftbnn {
 
-Model parse(AlignedArray<std::uint8_t> bytes);  // throws FormatError
-Model read_model(const std::string& path);      // throws FormatError, or std::system_error if it cannot be read
+Model parse(const void* bytes, std::size_t size);  // keeps a copy; throws FormatError
+Model read_model(const std::string& path);         // throws FormatError, or std::system_error if it cannot be read
 
 }  // namespace ftbnn

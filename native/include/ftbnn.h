@@ -6,6 +6,7 @@
 #ifndef FTBNN_H
 #define FTBNN_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #if defined(_WIN32)
@@ -31,6 +32,9 @@ typedef struct {
 
 /* Reads the file. `threads` 0 means one per core. Returns NULL on failure. */
 FTBNN_API ftbnn_model* ftbnn_load(const char* path, int32_t threads);
+
+/* The same for a file that is in memory already; the bytes are copied. */
+FTBNN_API ftbnn_model* ftbnn_load_bytes(const void* bytes, size_t size, int32_t threads);
 
 FTBNN_API void ftbnn_free(ftbnn_model* model);
 

@@ -1,5 +1,6 @@
 """From a run to one file, with and without Python."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -137,4 +138,18 @@ def test_a_c_program_gives_the_same_answer(deployed, tmp_path):
     )
     assert wrong.returncode == 2
     assert "not a .ftbnn file" in wrong.stderr
+    from_memory(next(prefix.glob("lib*/libftbnn.so")), path.read_bytes())
     shutil.rmtree(build)
+
+
+def from_memory(library, data):
+    """ftbnn_load_bytes: a whole file, and half of it."""
+    lib = ctypes.CDLL(str(library))
+    lib.ftbnn_load_bytes.restype = ctypes.c_void_p
+    lib.ftbnn_error.restype = ctypes.c_char_p
+    load_bytes = lib.ftbnn_load_bytes
+    model = load_bytes(data, ctypes.c_size_t(len(data)), 1)
+    assert model
+    lib.ftbnn_free(ctypes.c_void_p(model))
+    assert not load_bytes(data, ctypes.c_size_t(len(data) // 2), 1)
+    assert b"bytes, its header says" in lib.ftbnn_error()

@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "data": set(),
     "training": {"data", "models", "nn", "budget", "_native"},
     "experiments": {"training", "data", "models", "budget", "export", "runtime", "nn"},
-    "bench": {"models", "nn"},
+    "bench": {"models", "nn", "budget", "export", "runtime", "training", "_native"},
     "runtime": {"_native"},
     "cli": {"bench", "experiments", "training", "data", "models", "budget", "export", "runtime", "nn", "_native"},
 }

@@ -1,11 +1,15 @@
 """The native core: what the CPU can do."""
 
-from typing import Annotated
+from typing import Annotated, overload
 
 import numpy
 from numpy.typing import NDArray
 
-from ftbnn._native import kernels as kernels, training as training
+from ftbnn._native import (
+    bench as bench,
+    kernels as kernels,
+    training as training
+)
 import ftbnn.errors
 
 
@@ -31,7 +35,11 @@ class FormatError(ftbnn.errors.UserError):
 class Engine:
     """A loaded .ftbnn file."""
 
+    @overload
     def __init__(self, path: str, threads: int) -> None: ...
+
+    @overload
+    def __init__(self, data: bytes, threads: int) -> None: ...
 
     def run_f32(self, images: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
         """Normalised (N, C, H, W) images to (N, outputs)."""

@@ -3,11 +3,24 @@
 import argparse
 import os
 
+from ftbnn.cli import bench_conv, bench_net
 from ftbnn.cli.output import print_json, require_torch, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("train",), help="train: a training step in each formulation")
+    kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    _add_train(kinds.add_parser("train", help="a training step in each formulation"))
+    bench_net.add_arguments(kinds.add_parser("net", help="whole networks beside other engines"))
+    bench_conv.add_arguments(kinds.add_parser("conv", help="single layers beside the roof of their ISA"))
+    for kind in kinds.choices.values():  # behind WHAT too; unset there, it must not undo the one before
+        kind.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    {"train": _run_train, "net": bench_net.run, "conv": bench_conv.run}[args.what](args)
+
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="a name from `ftbnn models`")
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's)")
     parser.add_argument("--batch", type=int, default=128, help="images per step")
@@ -17,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=10, help="timed steps per formulation")
 
 
-def run(args: argparse.Namespace) -> None:
+def _run_train(args: argparse.Namespace) -> None:
     require_torch("ftbnn bench train")
     from ftbnn.bench.train import Case, measure
 

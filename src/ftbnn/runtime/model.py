@@ -30,15 +30,17 @@ class OperatorTime:
 class Model:
     """A loaded network. May be called from several threads at once; the GIL is released while it runs."""
 
-    def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None) -> None:
+    def __init__(self, source: str | os.PathLike[str] | bytes, *, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise UserError(f"threads must be 1 or more, not {threads}")
+        given = source if isinstance(source, bytes) else os.fspath(source)
+        name = "these bytes" if isinstance(source, bytes) else source
         try:
-            self._engine = _native.Engine(os.fspath(path), threads or len(os.sched_getaffinity(0)))
+            self._engine = _native.Engine(given, threads or len(os.sched_getaffinity(0)))
         except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+            raise UserError(f"cannot read {name}: {error.strerror or error}") from error
         except UserError as error:  # a FormatError
-            raise type(error)(f"{path}: {error}") from None
+            raise type(error)(f"{name}: {error}") from None
         self.name: str = self._engine.name
         self.input_shape: tuple[int, int, int] = self._engine.input_shape
         self.output_shape: tuple[int, int, int] = self._engine.output_shape
@@ -115,6 +117,6 @@ class Model:
         return centre_view(image, channels=channels, size=(height, width), side=self._engine.resize)
 
 
-def load(path: str | Path, *, threads: int | None = None) -> Model:
-    """Opens a .ftbnn file. Raises FormatError if it is not one, UserError if it cannot be read."""
-    return Model(path, threads=threads)
+def load(source: str | Path | bytes, *, threads: int | None = None) -> Model:
+    """Opens a .ftbnn file, or its bytes. Raises FormatError if it is not one, UserError if it cannot be read."""
+    return Model(source, threads=threads)

@@ -1,0 +1,108 @@
+#include "bench/roofs.h"
+
+#include <algorithm>
+#include <chrono>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ftbnn {
+
+namespace {
+
+#if defined(__x86_64__)
+
+constexpr int steps = 20000;
+
+template <typename Work>
+double gmacs(double macs, Work&& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return 1e-9 * macs / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Every loop repeats one step on independent accumulators; the empty asm keeps the compiler from folding the steps.
+__attribute__((target("avx512f,avx512vpopcntdq"))) void popcount__avx512() {
+  __m512i acc[16] = {}, word = _mm512_set1_epi64(steps);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 16
+    for (__m512i& a : acc) {
+      __asm__("" : "+v"(word));
+      a = _mm512_add_epi64(a, _mm512_popcnt_epi64(_mm512_xor_si512(word, _mm512_set1_epi64(0x123456789))));
+      __asm__ volatile("" : "+v"(a));
+    }
+  }
+}
+
+__attribute__((target("avx512f"))) void fma__avx512() {
+  __m512 acc[16] = {}, value = _mm512_set1_ps(0.5F);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 16
+    for (__m512& a : acc) {
+      a = _mm512_fmadd_ps(value, value, a);
+      __asm__ volatile("" : "+v"(a));
+    }
+  }
+}
+
+// Nibbles by table; the bytes are summed up now and then, which is not counted here.
+__attribute__((target("avx2"))) void popcount__avx2() {
+  __m256i acc[8] = {}, word = _mm256_set1_epi64x(steps);
+  const __m256i counts =
+      _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+  const __m256i low = _mm256_set1_epi8(15);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 8
+    for (__m256i& a : acc) {
+      __asm__("" : "+x"(word));
+      const __m256i match = _mm256_xor_si256(word, low);
+      const __m256i first = _mm256_shuffle_epi8(counts, _mm256_and_si256(match, low));
+      const __m256i second = _mm256_shuffle_epi8(counts, _mm256_and_si256(_mm256_srli_epi64(match, 4), low));
+      a = _mm256_add_epi8(a, _mm256_add_epi8(first, second));
+      __asm__ volatile("" : "+x"(a));
+    }
+  }
+}
+
+__attribute__((target("avx2,fma"))) void fma__avx2() {
+  __m256 acc[12] = {}, value = _mm256_set1_ps(0.5F);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 12
+    for (__m256& a : acc) {
+      a = _mm256_fmadd_ps(value, value, a);
+      __asm__ volatile("" : "+x"(a));
+    }
+  }
+}
+
+constexpr Roof table[] = {
+    {"fma", Isa::amx, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
+    {"xor, vpopcntq, add", Isa::avx512bf16, true, [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }},
+    {"fma", Isa::avx512bf16, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
+    {"xor, vpopcntq, add", Isa::avx512, true, [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }},
+    {"fma", Isa::avx512, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
+    {"xor, vpshufb twice, add", Isa::avx2, true, [] { return gmacs(8.0 * 256 * steps, popcount__avx2); }},
+    {"fma", Isa::avx2, false, [] { return gmacs(12.0 * 8 * steps, fma__avx2); }},
+};
+
+#endif
+
+std::vector<Roof> find_roofs() {
+  std::vector<Roof> found;
+#if defined(__x86_64__)
+  const std::vector<Isa>& isas = cpu().isas;
+  std::copy_if(std::begin(table), std::end(table), std::back_inserter(found),
+               [&](const Roof& roof) { return std::find(isas.begin(), isas.end(), roof.isa) != isas.end(); });
+#endif
+  return found;
+}
+
+}  // namespace
+
+const std::vector<Roof>& roofs() {
+  static const std::vector<Roof> found = find_roofs();
+  return found;
+}
+
+}  // namespace ftbnn

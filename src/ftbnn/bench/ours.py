@@ -1,0 +1,71 @@
+"""The native engine as a contender, under any ISA of this machine, and its time from file to first answer."""
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftbnn import _native
+from ftbnn.bench.rounds import Contender
+from ftbnn.bench.subject import Subject
+from ftbnn.errors import UserError, unknown
+from ftbnn.runtime import load
+
+FIRST_ANSWERS = 5  # fresh processes
+_FIRST_ANSWER = """
+import sys, time
+import numpy as np
+from ftbnn.runtime import load
+image = np.zeros([1, *map(int, sys.argv[2].split(","))], np.float32)
+started = time.perf_counter()
+load(sys.argv[1], threads=1)(image)
+print(time.perf_counter() - started)
+"""
+
+
+def isas_of(names: Sequence[str]) -> list[str]:
+    """The ISAs to measure: those named, or the one in use."""
+    try:
+        in_use = _native.isa_in_use()
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    for name in names:
+        if name not in _native.isas():
+            raise unknown("ISA on this machine", name, _native.isas())
+    return list(dict.fromkeys(names)) or [in_use]
+
+
+@contextmanager
+def forced_isa(isa: str) -> Iterator[None]:
+    """Engines made inside use this ISA: they read FTBNN_ISA when they are made."""
+    before = os.environ.get("FTBNN_ISA")
+    os.environ["FTBNN_ISA"] = isa
+    try:
+        yield
+    finally:
+        del os.environ["FTBNN_ISA"]
+        if before is not None:
+            os.environ["FTBNN_ISA"] = before
+
+
+def contender(subject: Subject, isa: str, threads: int, images: NDArray[np.float32]) -> Contender:
+    with forced_isa(isa):
+        model = load(subject.file, threads=threads)
+    return Contender(subject.name, "ftbnn", "binary", model.isa, threads, len(images), lambda: model(images))
+
+
+def first_answer_ms(subject: Subject, isa: str) -> float:
+    """Median over fresh processes, after their imports: the file opened and one image answered, one thread."""
+    shape = ",".join(map(str, subject.input_shape))
+    command = [sys.executable, "-c", _FIRST_ANSWER, str(subject.file), shape]
+    environment = os.environ | {"FTBNN_ISA": isa}
+    answers = [
+        float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        for _ in range(FIRST_ANSWERS)
+    ]
+    return 1e3 * statistics.median(answers)

@@ -1,0 +1,48 @@
+"""OpenVINO on the CPU: ResNet-18 in fp32 and int8, and the same binary network."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ftbnn.bench.peers.openvino_binary import binary_model
+from ftbnn.bench.peers.resnet18 import ResNet18
+from ftbnn.bench.rounds import Contender, Maker
+from ftbnn.bench.subject import Subject
+
+
+def contenders(subjects: list[Subject], resnet: ResNet18, threads: int, images: NDArray[np.float32]) -> Iterator[Maker]:
+    for precision in ("fp32", "int8"):
+        yield partial(_resnet, resnet, precision, threads, images)
+    for subject in subjects:
+        yield partial(_binary, subject, threads, images)
+
+
+def _resnet(resnet: ResNet18, precision: str, threads: int, images: NDArray[np.float32]) -> Contender:
+    model = ov.Core().read_model(getattr(resnet, precision))
+    model.reshape(list(images.shape))
+    return _contender(model, resnet.name, precision, threads, images)
+
+
+def _binary(subject: Subject, threads: int, images: NDArray[np.float32]) -> Contender:
+    return _contender(binary_model(subject.graph, len(images)), subject.name, "binary", threads, images)
+
+
+def compile_model(model: Any, threads: int) -> Any:
+    """As a user would for one request at a time. Left to itself OpenVINO computes fp32 networks in bf16."""
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    return ov.Core().compile_model(model, "CPU", settings)
+
+
+def _contender(model: Any, name: str, precision: str, threads: int, images: NDArray[np.float32]) -> Contender:
+    request = compile_model(model, threads).create_infer_request()
+    request.set_input_tensor(ov.Tensor(images.copy()))
+    return Contender(name, "openvino", precision, "auto", threads, len(images), request.infer)

@@ -1,0 +1,68 @@
+"""The rows of a comparison as a picture: milliseconds per image, a panel for each number of threads and batch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ftbnn.errors import UserError
+
+ENGINES = {"ftbnn": "ftbnn", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "torch": "PyTorch"}
+COLORS = {"ftbnn": "#d1495b", "binary": "#7c9eb2", "int8": "#c9d1d8", "fp32": "#e3e6e8"}
+
+
+def _label(row: dict[str, Any]) -> str:
+    if row["engine"] == "ftbnn":
+        return f"{row['name']}, ftbnn {row['isa']}"
+    return f"{row['name']} {row['precision']}, {ENGINES[row['engine']]}"
+
+
+def _panel(axes: Any, rows: Sequence[dict[str, Any]], title: str) -> None:
+    rows = sorted(rows, key=lambda row: row["median_ms"])
+    times = [row["median_ms"] / row["batch"] for row in rows]
+    # PyTorch's bars, many times as long, would leave nothing to see of the others.
+    others = [ms for row, ms in zip(rows, times, strict=True) if row["engine"] not in ("ftbnn", "torch")]
+    limit = 1.3 * max(others, default=max(times))
+    kinds = ["ftbnn" if row["engine"] == "ftbnn" else row["precision"] for row in rows]
+    lengths = [min(ms, limit) for ms in times]
+    bars = axes.barh([_label(row) for row in rows], lengths, color=[COLORS[kind] for kind in kinds], height=0.75)
+    texts = [f"{ms:.3g}" if ms <= limit else f"{ms:.3g} (cut)" for ms in times]
+    axes.bar_label(bars, texts, padding=3, fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.18)
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_xlabel("ms per image (median)", fontsize=8)
+
+
+def draw(rows: Sequence[dict[str, Any]], out: Path, title: str) -> Path:
+    """Writes the picture and returns its file."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise UserError("drawing needs matplotlib: pip install 'ftbnn[train]'") from error
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    cells = list(dict.fromkeys((row["batch"], row["threads"]) for row in rows))
+    columns = min(2, len(cells))
+    lines = -(-len(cells) // columns)
+    most = max(sum((row["batch"], row["threads"]) == cell for row in rows) for cell in cells)
+    size = (6.5 * columns, lines * (1.0 + 0.27 * most) + 0.4)
+    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+    for axes, cell in zip(grid.flat, cells, strict=False):
+        batch, threads = cell
+        mine = [row for row in rows if (row["batch"], row["threads"]) == cell]
+        _panel(axes, mine, f"{threads} thread{'s' if threads > 1 else ''}, batch {batch}")
+    for axes in grid.flat[len(cells) :]:
+        axes.set_visible(False)
+    figure.suptitle(title, fontsize=11)
+    out = out if out.suffix else out.with_suffix(".png")
+    try:
+        figure.savefig(out, dpi=150)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write the picture to {out}: {error}") from error
+    finally:
+        plt.close(figure)
+    return out

@@ -1,0 +1,122 @@
+"""What is measured: a network by name, a training run or a .ftbnn file, always as a file the engine can open."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from ftbnn.bench.file_graph import read_graph
+from ftbnn.bench.graph_module import GraphModule
+from ftbnn.budget import count
+from ftbnn.errors import UserError
+from ftbnn.export import export
+from ftbnn.export.graph import BConv, Graph
+from ftbnn.models import build, find
+from ftbnn.nn import FPReLU, StemName
+from ftbnn.runtime import load
+from ftbnn.training.run import load_network
+
+FP32_BYTES = 4
+SMALL_IMAGE = 64  # up to here networks have the stem for small images
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network under test: its file, and the same as a PyTorch module and as a list of operators."""
+
+    name: str
+    file: Path
+    input_shape: tuple[int, int, int]
+    outputs: int
+    width: int | None  # of the first stage, and so of the ResNet-18 beside it; None: the usual one
+    has_random_weights: bool
+    network: nn.Module  # its own, or of a file the operators one by one
+    graph: Graph
+    fp32_bytes: int
+    minimum_bytes: int  # binary weights as bits, every other number as a float32
+
+    @property
+    def size_bytes(self) -> int:
+        return self.file.stat().st_size
+
+
+@torch.no_grad()
+def enliven(network: nn.Module) -> nn.Module:
+    """Random numbers where a fresh network has zeros and ones: engines leave out what is trivial, and speed lies."""
+    generator = torch.Generator().manual_seed(0)
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            assert layer.running_mean is not None
+            assert layer.running_var is not None
+            for numbers in (layer.weight, layer.running_var):
+                numbers.uniform_(0.5, 1.5, generator=generator)
+            for numbers in (layer.bias, layer.running_mean):
+                numbers.normal_(0.0, 0.1, generator=generator)
+        elif isinstance(layer, FPReLU):
+            layer.left.uniform_(0.1, 0.4, generator=generator)
+    return network.eval()
+
+
+def open_subject(text: str, folder: Path, *, image_size: int | None, width: int | None) -> Subject:
+    """The subject of that name, run directory, checkpoint or file; what must be written goes to `folder`."""
+    path = Path(text)
+    if image_size is not None and (path.suffix == ".ftbnn" or path.exists()):
+        raise UserError(f"{path} has an image size of its own; leave --image-size out")
+    if path.suffix == ".ftbnn":
+        return _of_file(path, width)
+    torch.manual_seed(0)
+    if path.exists():
+        network, state = load_network(path)
+        name, spec = state["model_spec"]["name"] or path.stem, state["spec"]
+        if spec is None:
+            raise UserError(f"{path} was trained on data of your own: export it and give the .ftbnn file")
+        shape = (spec["channels"], spec["image_size"], spec["image_size"])
+        width = width or state["model_spec"]["settings"].get("width")
+    else:
+        entry = find(text)
+        side = entry.image_size if image_size is None else image_size
+        if side < 1:
+            raise UserError(f"--image-size must be 1 or more, not {side}")
+        name, shape = text, (entry.in_channels, side, side)
+        network = enliven(build(text, width=width, stem=stem_for(side) if entry.has_stems else None))
+    example = torch.zeros(1, *shape)
+    file = folder / f"{Path(name).name}.ftbnn"
+    report = export(network, example, file, name=name)
+    graph = read_graph(file)
+    return Subject(
+        name=name,
+        file=file,
+        input_shape=shape,
+        outputs=graph.output.size,
+        width=width,
+        has_random_weights=not path.exists(),
+        network=network,
+        graph=graph,
+        fp32_bytes=report.fp32_bytes,
+        minimum_bytes=count(network, shape).packed_bytes,
+    )
+
+
+def _of_file(path: Path, width: int | None) -> Subject:
+    model = load(path, threads=1)
+    graph = read_graph(path)
+    network = GraphModule(graph).eval()
+    numbers = sum(tensor.numel() for tensor in (*network.parameters(), *network.buffers()))
+    binary = sum(part.size for operator in graph.operators if isinstance(operator, BConv) for part in operator.positive)
+    return Subject(
+        name=model.name or path.stem,
+        file=path,
+        input_shape=model.input_shape,
+        outputs=graph.output.size,
+        width=width,
+        has_random_weights=False,
+        network=network,
+        graph=graph,
+        fp32_bytes=FP32_BYTES * numbers,
+        minimum_bytes=FP32_BYTES * (numbers - binary) + binary // 8,
+    )
+
+
+def stem_for(side: int) -> StemName:
+    return "small" if side <= SMALL_IMAGE else "imagenet"

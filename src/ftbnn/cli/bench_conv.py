@@ -1,0 +1,57 @@
+"""bench conv: single layers in our engine beside the roof of their ISA."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from ftbnn.cli.bench_net import names
+from ftbnn.cli.output import print_json, require_torch, table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--isa", type=names, default=[], metavar="I,...", help="default: all of this machine but portable"
+    )
+    parser.add_argument("--rounds", type=int, default=40, help="turns of each layer, five calls each")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="write JSON and README.md there")
+
+
+def run(args: argparse.Namespace) -> None:
+    require_torch("ftbnn bench conv")
+    from ftbnn import _native
+    from ftbnn.bench import report
+    from ftbnn.bench.conv import measure
+    from ftbnn.bench.ours import isas_of
+
+    if args.report:
+        report.create(args.report)
+    fast = [isa for isa in _native.isas() if isa not in ("avx512bf16", "portable")]  # bf16 is for training alone
+    isas = isas_of(args.isa or ([] if os.environ.get("FTBNN_ISA") else fast))
+    rows = measure(isas, rounds=args.rounds)
+    text = f"{_native.cpu_name()}, one thread; GMAC/s and share are those of the fastest call\n{show(rows)}"
+    if args.report:
+        report.write(args.report, "conv", rows, text=text, picture=False)
+    if args.json:
+        print_json(rows)
+    else:
+        print(text)
+
+
+def show(rows: list[dict[str, Any]]) -> str:
+    header = ["layer", "precision", "isa", "median ms", "min ms", "GMAC/s", "roof", "roof GMAC/s", "share"]
+    cells = [
+        [
+            row["name"],
+            row["precision"],
+            row["isa"],
+            f"{row['median_ms']:.4f}",
+            f"{row['min_ms']:.4f}",
+            f"{row['gmacs_per_s']:.1f}",
+            row["roof"] or "",
+            f"{row['roof_gmacs_per_s']:.1f}" if row["roof"] else "",
+            f"{100 * row['share_of_roof']:.0f}%" if row["roof"] else "",
+        ]
+        for row in rows
+    ]
+    return table(header, cells)

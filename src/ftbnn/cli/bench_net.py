@@ -1,0 +1,118 @@
+"""bench net: whole networks in our engine beside ONNX Runtime, OpenVINO and PyTorch."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from ftbnn.cli.output import print_json, require_torch, size, table
+from ftbnn.errors import UserError
+
+CELL = ("threads", "batch")
+RIVALS = {"fp32": "fp32 ResNet-18", "int8": "int8 ResNet-18", "binary": "same network"}
+
+
+def numbers(text: str) -> list[int]:
+    """`1,2` as a list."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers like 1,2") from None
+
+
+def names(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models", nargs="+", metavar="NAME|FILE", help="a model's name, a run directory or a .ftbnn file"
+    )
+    parser.add_argument("--threads", type=numbers, default=[1], metavar="N,...", help="default: 1")
+    parser.add_argument("--batch", type=numbers, default=[1], metavar="N,...", help="default: 1")
+    parser.add_argument(
+        "--peers",
+        type=names,
+        default=["onnxruntime", "openvino", "torch"],
+        metavar="P,...",
+        help="default: onnxruntime,openvino,torch; '' for none",
+    )
+    parser.add_argument(
+        "--isa", type=names, default=[], metavar="I,...", help="ISAs of our engine (default: the one in use)"
+    )
+    parser.add_argument("--image-size", type=int, help="side of the input in pixels (default: the model's, mostly 224)")
+    parser.add_argument(
+        "--width", type=int, help="channels of the first stage; of a file or run: of the ResNet-18 beside it"
+    )
+    parser.add_argument("--rounds", type=int, default=10, help="turns of each contender")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw milliseconds per image")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="write JSON, picture and README.md there")
+
+
+def run(args: argparse.Namespace) -> None:
+    require_torch("ftbnn bench net")
+    if args.plot and not args.plot.parent.is_dir():
+        raise UserError(f"cannot write {args.plot}: {args.plot.parent} is not a directory")
+    from ftbnn.bench.onednn import protect
+
+    limit = protect()  # before PyTorch is imported
+    from ftbnn.bench import picture, report
+    from ftbnn.bench.net import Comparison, compare
+
+    if args.report:
+        report.create(args.report)
+    what = Comparison(
+        args.models, args.threads, args.batch, args.peers, args.isa, args.image_size, args.width, args.rounds
+    )
+    result = compare(what, lambda line: print(line, file=sys.stderr, flush=True))
+    parts = [show_rows(result.rows), show_ratios(result.ratios), "\n".join(map(about_file, result.files))]
+    if limit:
+        parts.append(f"PyTorch and OpenVINO were held to ONEDNN_MAX_CPU_ISA={limit}: this machine hides its AMX tiles.")
+    if args.plot:
+        picture.draw(result.rows, args.plot, report.machine()["cpu"])
+    if args.report:
+        more = {"ratios": result.ratios, "files": result.files}
+        report.write(args.report, "net", result.rows, text="\n\n".join(parts), picture=True, **more)
+    if args.json:
+        print_json(result.rows)
+    print("\n\n".join(parts), file=sys.stderr if args.json else sys.stdout)
+
+
+def show_rows(rows: list[dict[str, Any]]) -> str:
+    """The table, with each time beside that of the first row of ours for as many threads and images."""
+    header = ["name", "engine", "precision", "isa", "threads", "batch", "median ms", "min ms", "images/s", "x ours"]
+    cells = []
+    for row in rows:
+        own = next(r for r in rows if r["engine"] == "ftbnn" and all(r[key] == row[key] for key in CELL))
+        times = [f"{row['median_ms']:.3f}", f"{row['min_ms']:.3f}", f"{row['images_per_s']:.1f}"]
+        cells.append([*(row[key] for key in header[:6]), *times, f"{row['median_ms'] / own['median_ms']:.2f}"])
+    return table(header, cells)
+
+
+def show_ratios(ratios: list[dict[str, Any]]) -> str:
+    header = ["how many times as fast as", "isa", "threads", "batch", *RIVALS.values(), "1 thread"]
+    cells = [
+        [
+            *(ratio[key] for key in ("name", "isa", "threads", "batch")),
+            *(_against(ratio, precision) for precision in RIVALS),
+            f"{ratio['one_thread']:.2f}" if "one_thread" in ratio else "",
+        ]
+        for ratio in ratios
+    ]
+    return f"{table(header, cells)}\n(by medians; in brackets by minima; always the fastest engine of its kind)"
+
+
+def _against(ratio: dict[str, Any], precision: str) -> str:
+    if precision not in ratio:
+        return ""
+    return f"{ratio[precision]:.2f} ({ratio[precision + '_min']:.2f}) {ratio[precision + '_engine']}"
+
+
+def about_file(file: dict[str, Any]) -> str:
+    answers = ", ".join(f"{ms:.1f} ms ({isa})" for isa, ms in file["first_answer_ms"].items())
+    weights = "; random weights, for speed alone" if file["random_weights"] else ""
+    return (
+        f"{file['name']}: {size(file['size_bytes'])}, {file['size_bytes'] / file['minimum_bytes']:.3f} times the least "
+        f"(a bit for a binary weight, fp32 for the rest); in fp32 {size(file['fp32_bytes'])}{weights}\n"
+        f"{file['name']}: from opening the file to the first answer, in a fresh process: {answers}"
+    )

@@ -1,0 +1,20 @@
+"""Small .ftbnn files for damage.cc: between them every operator kind, both codes, uneven groups."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from ftbnn.export import export
+from ftbnn.models import build
+
+torch.manual_seed(0)
+folder = Path(sys.argv[1])
+for name, options in {
+    "ftbnn18": {"width": 2, "stem": "imagenet"},
+    "ftbnn-d18-g3-v3": {"stem": "small"},
+    "toy-relu": {"width": 4},
+}.items():
+    network = build(name, classes=3, **options).eval()
+    images = torch.zeros(1, *((1, 28, 28) if name.startswith("toy") else (3, 32, 32)))
+    export(network, images, folder / f"{name}.ftbnn", class_names=["a", "b", "c"])

@@ -1,0 +1,50 @@
+import json
+
+import pytest
+
+from ftbnn import _native
+from ftbnn.bench.conv import LAYERS, Layer, measure
+from ftbnn.cli.main import main
+from ftbnn.nn import PlainStem, ProjectionReduction
+
+TINY = (
+    Layer("1x1", False, lambda: ProjectionReduction(4, act="relu", follows_relu=False), (4, 8, 8), "shortcut.1"),
+    Layer("stem", False, lambda: PlainStem(3, 4), (3, 16, 16), "conv"),
+)
+
+
+def test_a_row_for_each_layer_and_isa():
+    isas = _native.isas()
+    rows = measure(isas, rounds=1, layers=TINY)
+    assert [(row["name"], row["isa"]) for row in rows] == [(layer.name, isa) for layer in TINY for isa in isas]
+    for row in rows:
+        assert 0 < row["min_ms"] <= row["median_ms"]
+        assert row["gmacs_per_s"] > 0
+        assert (row["share_of_roof"] is None) == (row["roof"] is None)
+
+
+def test_roofs():
+    """Every ISA but portable has a roof for both kinds of kernels."""
+    for isa in _native.isas():
+        for binary in (True, False):
+            roof = _native.bench.roof(isa, binary)
+            assert (roof is None) == (isa == "portable")
+            assert roof is None or roof[1] > 0
+
+
+def test_json(capsys):
+    assert main(["bench", "conv", "--rounds", "1", "--isa", _native.isas()[0], "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == [layer.name for layer in LAYERS]
+    assert [row["precision"] for row in rows] == ["binary"] * 4 + ["fp32"] * 2
+
+
+def test_table(capsys):
+    assert main(["bench", "conv", "--rounds", "1", "--isa", "portable"]) == 0
+    assert "3x3 64 @ 56" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrong", [["--rounds", "0"], ["--isa", "sse9"]], ids=" ".join)
+def test_mistakes_are_one_line(wrong, capsys):
+    assert main(["bench", "conv", *wrong]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
