@@ -326,7 +326,8 @@ class WeightGradient : public Gradient {
     kernels_.end();
   }
 
-  // Sums to gradients, for sixteen outputs of a panel: few runs of memory are read side by side.
+  // Sums to gradients, for sixteen outputs of a panel: few runs of memory are read side by side, and those of the next
+  // panel are asked for.
   int finishes() const { return panels_ * divide_up(group_.out, GRAD_ROWS); }
   void finish(float bound, int task) const {
     const int panel = task % panels_, first = task / panels_ * GRAD_ROWS;
@@ -335,12 +336,21 @@ class WeightGradient : public Gradient {
     for (int o = first; o < std::min(first + GRAD_ROWS, group_.out); ++o) {
       const float* sum = sums_ + panel * taps() * tap_size() + static_cast<std::size_t>(o) * GRAD_LANES;
       for (int tap = 0; tap < taps(); ++tap, sum += tap_size()) {
+        __builtin_prefetch(sum + taps() * tap_size());
+        __builtin_prefetch(sum + taps() * tap_size() + 16);
         for (int lane = 0; lane < lanes; ++lane) gathered[lane * taps() + tap] = sum[lane];
       }
       const std::size_t at = (static_cast<std::size_t>(o) * group_.in + panel * GRAD_LANES) * taps();
       const float* proxy = group_.weight + at;
       float* grad = group_.grad + at;
-      for (int k = 0; k < size; ++k) grad[k] = std::fabs(proxy[k]) <= bound ? gathered[k] : 0.0F;
+      for (int k = 0; k < size; k += 16) {
+        __builtin_prefetch(proxy + size + k);
+        __builtin_prefetch(grad + size + k, 1);
+      }
+      for (int k = 0; k < size; ++k) {
+        const float value = gathered[k];
+        grad[k] = std::fabs(proxy[k]) <= bound ? value : 0.0F;
+      }
     }
   }
 
@@ -401,9 +411,9 @@ class WeightGradient : public Gradient {
 // Images of a slice: even where elements are pairs, and such that a row needs no rounding up if that takes few more.
 int slice_of(const ConvShape& s, const GradKernels& kernels) {
   const int step = kernels.pairs ? 2 : 1;
-  const int most = std::max(1, std::min(BLOCK_ROWS / 2, SLICE_POSITIONS / (s.oh() * s.ow())));
+  const int most = std::max(1, std::min(BLOCK_ROWS, SLICE_POSITIONS / (s.oh() * s.ow())));
   const int least = static_cast<int>(round_up(static_cast<std::size_t>(divide_up(s.n, divide_up(s.n, most))), step));
-  for (int slice = least; slice <= std::min(s.n, 2 * least); slice += step) {
+  for (int slice = least; slice <= std::min({s.n, 2 * least, BLOCK_ROWS}); slice += step) {
     if (slice * s.ow() % kernels.depth_step == 0) return slice;
   }
   return least;

@@ -65,6 +65,21 @@ void bind_conv_grad(nb::module_ m) {
       "isa"_a, "shape"_a, "gy"_a, "codes"_a, "zero_one"_a, "weight"_a, "tail"_a, "bound"_a, "gw"_a, "gtail"_a,
       "threads"_a = 1, "Writes gw and gtail.");
   m.def(
+      "conv_gradients",
+      [](const std::string& isa, const Sizes& sizes, Address gy, Address weight, Address tail, Address inside,
+         Address gx, Address codes, bool zero_one, float bound, Address gw, Address gtail, int threads) {
+        const GradKernels& kernels = kernels_named(isa);
+        const ConvShape shape = shape_of(sizes);
+        const nb::gil_scoped_release release;
+        Team team(threads);
+        gradients(shape, whole(shape, at<const float>(gy)), at<const float>(weight), at<const float>(tail),
+                  ToInput{at<const std::uint64_t>(inside), at<float>(gx)},
+                  ToWeight{at<const std::uint64_t>(codes), zero_one, bound, at<float>(gw), at<float>(gtail)}, kernels,
+                  team);
+      },
+      "isa"_a, "shape"_a, "gy"_a, "weight"_a, "tail"_a, "inside"_a, "gx"_a, "codes"_a, "zero_one"_a, "bound"_a, "gw"_a,
+      "gtail"_a, "threads"_a = 1, "Both gradients in one pass over gy.");
+  m.def(
       "time_conv_grad",
       [](const std::string& isa, const Sizes& shape, int threads, int rounds) {
         const GradKernels& kernels = kernels_named(isa);

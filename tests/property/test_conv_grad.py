@@ -102,12 +102,12 @@ class Case:
     def addresses(self, arrays: list[np.ndarray]) -> list[int]:
         return [array.ctypes.data for array in arrays] + [0] * (2 - len(arrays))
 
-    def grad_input(self, isa: str) -> np.ndarray:
+    def grad_input(self, isa: str, threads: int | None = None) -> np.ndarray:
         gx, inside = self.gx.copy(), packed(self.bits)
-        weights = self.addresses(self.weights)
         _native.training.grad_input(
-            isa, self.conv.sizes, self.gy.ctypes.data, *weights, inside.ctypes.data, gx.ctypes.data, self.conv.threads
-        )
+            isa, self.conv.sizes, self.gy.ctypes.data, *self.addresses(self.weights), inside.ctypes.data,
+            gx.ctypes.data, threads or self.conv.threads,
+        )  # fmt: skip
         return gx
 
     def grad_weight(self, isa: str, threads: int | None = None) -> list[np.ndarray]:
@@ -117,6 +117,14 @@ class Case:
             *self.addresses(self.weights), BOUND, *self.addresses(grads), threads or self.conv.threads,
         )  # fmt: skip
         return grads
+
+    def both(self, isa: str) -> tuple[np.ndarray, list[np.ndarray]]:
+        gx, bits, grads = self.gx.copy(), packed(self.bits), [np.full_like(weight, np.nan) for weight in self.weights]
+        _native.training.conv_gradients(
+            isa, self.conv.sizes, self.gy.ctypes.data, *self.addresses(self.weights), bits.ctypes.data, gx.ctypes.data,
+            bits.ctypes.data, self.conv.zero_one, BOUND, *self.addresses(grads), self.conv.threads,
+        )  # fmt: skip
+        return gx, grads
 
     def expected(self, *, magnitudes: bool) -> tuple[np.ndarray, list[np.ndarray]]:
         codes = self.bits if self.conv.zero_one else 2 * self.bits - 1
@@ -152,7 +160,9 @@ class Case:
 @given(convs())
 @example(Conv(128, 4, 4, 96, 70))
 @example(Conv(3, 40, 40, 20, 33, threads=2))  # several slices of the weight gradient
+@example(Conv(301, 2, 3, 5, 4))
 @example(Conv(1, 1, 1, 1, 1, padding=(2, 2)))
+@example(Conv(2, 12, 11, 3, 5, kernel=(11, 10)))  # nearly as many taps as there may be
 @example(Conv(2, 5, 7, 64, 32, kernel=(1, 1), padding=(0, 0), stride=(3, 2)))  # pixels that no window meets
 @example(Conv(4, 8, 8, 130, 65, groups=4, zero_one=True))
 def test_gradients_are_the_sums(isa, conv):
@@ -162,5 +172,25 @@ def test_gradients_are_the_sums(isa, conv):
 @every_isa
 def test_the_number_of_threads_changes_no_bit(isa):
     case = Case(Conv(9, 23, 31, 48, 40))
-    one, three = case.grad_weight(isa, 1), case.grad_weight(isa, 3)
-    assert np.array_equal(one[0], three[0])
+    assert np.array_equal(case.grad_weight(isa, 1)[0], case.grad_weight(isa, 3)[0])
+    assert np.array_equal(case.grad_input(isa, 1), case.grad_input(isa, 3))
+
+
+@every_isa
+def test_both_gradients_in_one_call_are_the_two(isa):
+    case = Case(Conv(9, 13, 11, 48, 40, stride=(2, 1), groups=3))
+    gx, grads = case.both(isa)
+    assert np.array_equal(gx, case.grad_input(isa))
+    assert all(np.array_equal(*pair) for pair in zip(grads, case.grad_weight(isa), strict=True))
+
+
+@pytest.mark.parametrize("isa", sorted(BF16.intersection(ISAS)))
+def test_bf16_is_what_the_bound_is_for(isa):
+    """Gradients that bf16 can hold come out as with float; any others do not."""
+    case = Case(Conv(4, 6, 6, 40, 24))
+    exact = case.gy.view(np.uint32) & np.uint32(0xFFFF0000)
+    gx, _ = case.expected(magnitudes=False)
+    assert np.abs(case.grad_input(isa) - np.where(case.bits, case.gx + gx, case.gx)).max() > 1e-3
+    case.gy = exact.view(np.float32)
+    gx, _ = case.expected(magnitudes=False)
+    assert np.abs(case.grad_input(isa) - np.where(case.bits, case.gx + gx, case.gx)).max() < 1e-4

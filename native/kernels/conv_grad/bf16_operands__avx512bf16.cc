@@ -137,6 +137,7 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
     for (int j = 0; j < 2; ++j) {
       const float* from = proxies + (o + j) * row;
       for (int k = 0; k < size && o + j < outs; k += LANES) {
+        _mm_prefetch(from + 2 * row + k, _MM_HINT_T0);
         const __m512 values = _mm512_maskz_loadu_ps(first_lanes(size - k), from + k);
         const std::uint64_t mask = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_GT_OQ);
         signs[j][k / 64] |= mask << k % 64;
