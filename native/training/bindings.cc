@@ -1,6 +1,7 @@
 // Training, as Python sees it: pointers and sizes, no array type, so that one build serves every version of PyTorch.
 // Nothing can be checked here; ftbnn/nn/native.py is the only caller and checks type, layout and size.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <mutex>
 
 #include "base/aligned.h"
+#include "base/blocks.h"
 #include "training/block.h"
 
 namespace nb = nanobind;
@@ -103,6 +105,20 @@ nb::tuple run_backward(const Block& block, int threads, Address grad, Address sh
   return nb::make_tuple(times.reduce, times.differentiate, times.conv);
 }
 
+using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
+
+// Never destroyed: Python may drop an array after the extension is gone.
+Blocks& blocks() {
+  static Blocks& found = *new Blocks;
+  return found;
+}
+
+Bytes take_block(std::size_t bytes) {
+  void* block = blocks().take(bytes);
+  const nb::capsule owner(block, [](void* given) noexcept { blocks().give_back(given); });
+  return Bytes(block, {bytes}, owner);
+}
+
 }  // namespace
 
 void bind_training(nb::module_ m) {
@@ -110,6 +126,7 @@ void bind_training(nb::module_ m) {
   m.def(
       "use_launcher", [](Address launcher) { launch = reinterpret_cast<Team::Launch>(launcher); }, "address"_a,
       "Runs tasks by the GOMP_parallel at this address; 0 for threads of our own.");
+  m.def("take_block", &take_block, "bytes"_a, "Uninitialised memory, kept for the next caller when it is dropped.");
   nb::class_<Block>(m, "Block", "One block for one shape of input; it keeps the addresses of its parameters.")
       .def("__init__", &init_block, "shape"_a, nb::kw_only(), "zero_one"_a, "bound"_a, "weight_bound"_a, "identity"_a,
            "batch_stats"_a, "eps"_a, "momentum"_a, "parameters"_a,

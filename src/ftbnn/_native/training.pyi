@@ -3,12 +3,19 @@ Blocks of a binary network, forward and backward; native/training/block.h is the
 """
 
 from collections.abc import Sequence
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
 
 
 def use_launcher(address: int) -> None:
     """
     Runs tasks by the GOMP_parallel at this address; 0 for threads of our own.
     """
+
+def take_block(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
+    """Uninitialised memory, kept for the next caller when it is dropped."""
 
 class Block:
     """

@@ -7,6 +7,7 @@ others, and every block whose layers somebody watches with hooks, run in PyTorch
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from ftbnn.nn.sign import Sign
 
 LARGEST_OUTPUT = 32767  # the convolution's integers are kept in 16 bits
 LARGEST_KERNEL = 15
+SMALL_BYTES = 1 << 20  # below, PyTorch's own allocator is good
 FASTER_WITH = ("amx", "avx512bf16", "avx512", "avx2")  # ISAs whose kernels beat PyTorch
 
 # What a profile listens to: (convolution, "forward" or "backward", multiply-accumulates, seconds of its phases).
@@ -185,6 +187,20 @@ def _share_threads() -> None:
     _native.training.use_launcher(address or 0)
 
 
+def _empty(shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
+    """A dense tensor; a large one on memory that the step before gave back."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < SMALL_BYTES:
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        return torch.empty(shape, dtype=dtype, memory_format=layout)
+    storage = torch.from_numpy(_native.training.take_block(size)).untyped_storage()
+    inner = shape[1:]
+    order = (*inner[1:], inner[0]) if channels_last else inner
+    dense = [math.prod(order[k + 1 :]) for k in range(len(order))]
+    stride = (math.prod(inner), *((dense[-1], *dense[:-1]) if channels_last else dense))
+    return torch.empty(0, dtype=dtype).set_(storage, 0, shape, stride)
+
+
 def _address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
@@ -230,11 +246,11 @@ class _Block(torch.autograd.Function):
             momentum=setting.momentum,
             parameters=tuple(_address(p) for p in (*proxies, factor, gamma, beta, left, right)),
         )
-        codes = torch.empty(n, h, w, words, dtype=torch.int64)
-        inside = torch.empty_like(codes) if ctx.needs_input_grad[0] else None
-        y = torch.empty(n, oh, ow, channels, dtype=torch.int16)
+        codes = _empty((n, h, w, words), torch.int64)
+        inside = _empty((n, h, w, words), torch.int64) if ctx.needs_input_grad[0] else None
+        y = _empty((n, oh, ow, channels), torch.int16)
         saved = torch.empty(4, channels)
-        out = torch.empty((n, channels, oh, ow), memory_format=torch.channels_last)
+        out = _empty((n, channels, oh, ow), torch.float32, channels_last=True)
         running = setting.running or (None, None)
         times = block.forward(
             torch.get_num_threads(),
@@ -259,8 +275,8 @@ class _Block(torch.autograd.Function):
         needs = ctx.needs_input_grad
         grad = grads[0].contiguous(memory_format=torch.channels_last)
         wanted: list[Tensor | None] = [
-            torch.empty(ctx.shape, memory_format=torch.channels_last) if needs[0] else None,
-            torch.empty_like(grad) if needs[1] else None,
+            _empty(tuple(ctx.shape), torch.float32, channels_last=True) if needs[0] else None,
+            _empty(tuple(grad.shape), torch.float32, channels_last=True) if needs[1] else None,
             *(torch.empty_like(p) if p is not None else None for p in (weight, tail) if needs[2] or needs[3]),
         ]
         if not (needs[2] or needs[3]):
