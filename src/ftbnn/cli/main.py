@@ -7,7 +7,21 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ftbnn.cli import bench, budget, curves, data, design, export, info, inspect, models, predict, reproduce, train
+from ftbnn.cli import (
+    bench,
+    budget,
+    curves,
+    data,
+    design,
+    export,
+    info,
+    inspect,
+    models,
+    predict,
+    report,
+    reproduce,
+    train,
+)
 from ftbnn.cli import eval as evaluate
 from ftbnn.errors import Stopped, UserError
 
@@ -25,6 +39,7 @@ VERBS = {
     "predict": predict,
     "bench": bench,
     "reproduce": reproduce,
+    "report": report,
 }
 
 
