@@ -93,7 +93,7 @@ def _row(run: Path, record: Record, ask: Ask) -> dict[str, Any]:
 
 def _draw(ask: Ask, rows: Sequence[dict[str, Any]]) -> None:
     ways = {"native_ms": "native", "onnxruntime_ms": "ONNX Runtime", "torch_ms": "PyTorch"}
-    with canvas(ask.out / "deploy.png", size=(8, 1.5 + 0.6 * len(rows))) as axes:
+    with canvas(ask.out / "deploy.png", size=(6.4, 1.5 + 0.5 * len(rows))) as axes:
         for number, (key, label) in enumerate(ways.items()):
             places = [line + 0.25 * (1 - number) for line in range(len(rows))]
             axes.barh(places, [row.get(key) or 0 for row in reversed(rows)], 0.23, color=f"C{number}", label=label)

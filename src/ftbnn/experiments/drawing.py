@@ -11,7 +11,7 @@ from ftbnn.errors import UserError
 
 
 @contextmanager
-def canvas(path: Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float] = (8, 5)) -> Iterator[Any]:
+def canvas(path: Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4.2)) -> Iterator[Any]:
     """Axes to draw on (an array if several); saved to `path` at the end."""
     try:
         import matplotlib as mpl
@@ -24,7 +24,7 @@ def canvas(path: Path, *, rows: int = 1, columns: int = 1, size: tuple[float, fl
     try:
         yield axes
         temporary = path.with_name(f".{path.name}")
-        figure.savefig(temporary, dpi=110, format="png", metadata={"Software": None})
+        figure.savefig(temporary, dpi=140, format="png", metadata={"Software": None})
         temporary.replace(path)
     except OSError as error:
         raise UserError(f"cannot write the picture {path}: {error.strerror or error}") from error
@@ -46,15 +46,15 @@ def curves(axes: Any, groups: Mapping[str, Sequence[dict[str, Any]]], *, train: 
             return np.mean([[row[key] for row in record["epochs"][:count]] for record in records], axis=0)
 
         tests = mean("val_top1")
-        accuracies.plot(epochs, tests, color=color, label=f"{label}: {tests[-1]:.1f} %")
+        accuracies.plot(epochs, tests, ".-", color=color, label=f"{label}: {tests[-1]:.1f} %")
         if train:
-            accuracies.plot(epochs, mean("train_top1"), ":", color=color)
+            accuracies.plot(epochs, mean("train_top1"), ".:", color=color)
         else:
-            axes.plot(epochs, mean("train_loss"), "--", color=color)
+            axes.plot(epochs, mean("train_loss"), ".--", color=color)
     axes.set_xlabel("epoch")
     axes.set_ylabel("top-1 in % (solid: test, dotted: training)" if train else "training loss (dashed)")
     if not train:
         axes.set_ylim(bottom=0)
         accuracies.set_ylabel("test top-1 in % (solid)")
     accuracies.grid(alpha=0.3)
-    accuracies.legend(loc="lower right" if train else "center right", fontsize="small")
+    accuracies.legend(loc="best", fontsize="small")

@@ -119,7 +119,7 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
 
 
 def _draw(ask: Ask, records: Sequence[Record]) -> None:
-    with canvas(ask.out / "figure2.png", rows=2, columns=2, size=(8, 8)) as axes:
+    with canvas(ask.out / "figure2.png", rows=2, columns=2, size=(6.4, 6.8)) as axes:
         for axis, (variant, label) in zip(axes.flat, LABELS.items(), strict=True):
             axis.set(xticks=[], yticks=[], title=label)
             mapped = next((r["measured"] for r in records if r["variant"] == variant and "map" in r["measured"]), None)

@@ -19,7 +19,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 0 1rem 4rem; }
 h1 { margin-bottom: 0; } h2 { margin-top: 3rem; border-top: 2px solid var(--line); padding-top: 1rem; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .4rem; }
-.facts { font-size: .9rem; opacity: .8; }
+.facts { font-size: .9rem; opacity: .8; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; font-size: .9rem; min-width: 100%; }
 th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
@@ -178,10 +178,11 @@ def _details(result: dict[str, Any]) -> str:
         }
         for run in result["runs"]
     ]
-    machine = "; ".join(f"{key}: {value}" for key, value in result["machine"].items() if value)
+    machine = result["machine"] | {"versions": ", ".join(f"{k} {v}" for k, v in result["machine"]["versions"].items())}
+    told = "; ".join(f"{key}: {value}" for key, value in machine.items() if value)
     return (
         f"<details><summary>Runs and machine</summary>{_table(Table('runs', 'Runs', columns, rows))}"
-        f'<p class="facts">{escape(machine)}</p></details>\n'
+        f'<p class="facts">{escape(told)}</p></details>\n'
     )
 
 

@@ -72,7 +72,7 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
 
 
 def _draw(ask: Ask, records: Sequence[Record]) -> None:
-    with canvas(ask.out / "table2.png", rows=2, size=(8, 6)) as axes:
+    with canvas(ask.out / "table2.png", rows=2, size=(6.4, 5.6)) as axes:
         for axis, (side, word), index in zip(axes, SIDES, (0, 1), strict=True):
             for who, shift in (("paper", -0.15), ("ours", 0.15)):
                 bars = {

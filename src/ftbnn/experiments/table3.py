@@ -114,7 +114,7 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
 
 
 def _draw(ask: Ask, records: Sequence[Record]) -> None:
-    with canvas(ask.out / "table3.png", size=(8, 4.5)) as axes:
+    with canvas(ask.out / "table3.png", size=(6.8, 4.2)) as axes:
         for line, variant in enumerate(reversed(VARIANTS)):
             if variant.top1 is not None:
                 axes.plot(

@@ -102,7 +102,7 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
                 }
             )
     caption = f"Equal budget ({ask.budget_m:g} M): paper on ImageNet, ours on {ask.data}, {ask.epochs} epochs"
-    with canvas(ask.out / "table4.png", columns=2, size=(10, 4.5)) as axes:
+    with canvas(ask.out / "table4.png", rows=2, size=(6.4, 8)) as axes:
         for axis, layers in zip(axes, sorted(DEPTHS), strict=True):
             groups_of = {
                 f"G = {g}": [r for r in records if r["variant"] == f"d{layers}-g{g}" and not r["story"]]
