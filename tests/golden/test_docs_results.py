@@ -12,9 +12,10 @@ RESULTS = ROOT / "results"
 
 @pytest.mark.parametrize("name", ["README.md", "docs/results.md"])
 def test_the_blocks_are_up_to_date(name):
-    text = (ROOT / name).read_text()
+    path = ROOT / name
+    text = path.read_text()
     assert BLOCK.search(text)
-    assert fill(text, RESULTS) == text, f"run: ftbnn report --markdown {name}"
+    assert fill(text, RESULTS, path.parent) == text, f"run: ftbnn report --markdown {name}"
 
 
 def test_the_committed_results_can_be_read():

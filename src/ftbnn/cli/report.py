@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
             before = path.read_text()
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-        write_atomically(path, fill(before, args.results).encode())
+        write_atomically(path, fill(before, args.results, path.parent).encode())
         written.append(path)
     if not args.markdown:
         out = args.out or Path("report.html")

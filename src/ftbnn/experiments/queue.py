@@ -93,9 +93,10 @@ class Queue:
         after: Callable[[list[Record]], None],
         measure: Callable[[Path, Source], dict[str, Any]] | None = None,
     ) -> list[Record]:
-        """Does what is to be done; `after` gets the records of all finished runs, at the start and after each run."""
+        """Does what is to be done; `after` gets the records of all finished runs, at first and after each run."""
         records = self._finished()
-        after(list(records.values()))
+        if records:
+            after(list(records.values()))
         left = [job for job in self.jobs if job.name not in records]
         bar = Progress(len(self.jobs), len(records), quiet=self.ask.quiet, unit="run")
         try:

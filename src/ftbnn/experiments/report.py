@@ -1,7 +1,9 @@
 """All results as one page that needs nothing else, and as tables inside Markdown files. Needs no PyTorch."""
 
 import base64
+import os
 import re
+from dataclasses import asdict
 from datetime import timedelta
 from html import escape
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 from ftbnn import zoo
 from ftbnn.errors import UserError
 from ftbnn.experiments.result import FILE, Column, Table, read
+from ftbnn.experiments.scales import SCALES
 
 ORDER = ("figure1", "figure2", "table1", "table2", "table3", "table4", "deploy")
 BLOCK = re.compile(r"<!-- result ([\w.-]+)/([\w.-]+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -197,24 +200,57 @@ def _zoo_section() -> str:
     return f'<section id="zoo"><h2>The zoo</h2><p>{text}</p>{table}<h3>Made by</h3><ul>{commands}</ul></section>\n'
 
 
-def fill(text: str, folder: Path) -> str:
-    """A Markdown text with every block `<!-- result WHAT/TABLE -->` ... `<!-- end -->` made anew from the results."""
-    results = collect(folder)
+def scales_table() -> Table:
+    """How large each scale is."""
+    columns = (
+        Column("name", "scale"),
+        Column("data", "data"),
+        Column("width", "width"),
+        Column("epochs", "epochs"),
+        Column("seeds", "seeds"),
+        Column("toy", "figure 2: data, width, epochs, seeds"),
+        Column("derived", "table 4: data, budget"),
+    )
+    rows = [
+        asdict(scale)
+        | {
+            "name": name,
+            "toy": f"{scale.toy_data}, {scale.toy_width}, {scale.toy_epochs}, {scale.toy_seeds}",
+            "derived": f"{scale.derived_data}, {scale.budget_m:g} M",
+        }
+        for name, scale in SCALES.items()
+    ]
+    return Table("scales", "The scales", columns, rows)
+
+
+def fill(text: str, results_folder: Path, home: Path) -> str:
+    """A Markdown text, of a file in `home`, with every block `<!-- result WHAT/TABLE -->` ... `<!-- end -->` renewed.
+
+    `WHAT/pictures` are its pictures; `zoo/models` and `scales/scales` need no result.
+    """
+    results = collect(results_folder)
 
     def block(match: re.Match[str]) -> str:
         key, name = match.groups()
-        return f"<!-- result {key}/{name} -->\n{_markdown(key, name, results)}\n<!-- end -->"
+        if name == "pictures" and key in results:
+            there = os.path.relpath(results_folder / key, home)
+            pictures = results[key]["pictures"]
+            content = "\n\n".join(f"![{picture['caption']}]({there}/{picture['file']})" for picture in pictures)
+        else:
+            content = _markdown(key, name, results)
+        return f"<!-- result {key}/{name} -->\n{content}\n<!-- end -->"
 
     return BLOCK.sub(block, text)
 
 
 def _markdown(key: str, name: str, results: dict[str, dict[str, Any]]) -> str:
-    if key == "zoo":
-        return zoo_table().markdown()
+    if key in ("zoo", "scales"):
+        return (zoo_table() if key == "zoo" else scales_table()).markdown()
     if key not in results:
         return f"*Not run yet: `ftbnn reproduce {key}`.*"
     tables = {table["name"]: Table.from_json(table) for table in results[key]["tables"]}
     if name not in tables:
         raise UserError(f"{key} has no table {name!r}; it has {', '.join(tables)}")
     table = tables[name]
-    return f"{table.caption}:\n\n{table.markdown()}\n\n`{results[key]['command']}`; {facts_line(results[key])}."
+    made = "" if name == "claims" else f"\n\n`{results[key]['command']}`; {facts_line(results[key])}."
+    return f"{table.caption}:\n\n{table.markdown()}{made}"

@@ -76,15 +76,18 @@ def test_the_page_stands_alone(results):
 
 def test_blocks_of_markdown_are_made_anew(results):
     text = "before\n<!-- result table3/ablation -->\nold\n<!-- end -->\nafter <!-- result table1/x -->\n<!-- end -->\n"
-    filled = fill(text, results)
+    filled = fill(text, results, results.parent)
     assert filled.startswith("before\n")
     assert "after" in filled
     assert "| a/b | 60.2 |" in filled
     assert "old" not in filled
+    assert "![A picture](results/table3/x.png)" in fill(
+        "<!-- result table3/pictures -->\n<!-- end -->", results, results.parent
+    )
     assert "Not run yet: `ftbnn reproduce table1`" in filled
-    assert fill(filled, results) == filled
+    assert fill(filled, results, results.parent) == filled
     with pytest.raises(UserError, match="it has ablation"):
-        fill("<!-- result table3/nothing -->\n<!-- end -->", results)
+        fill("<!-- result table3/nothing -->\n<!-- end -->", results, results)
 
 
 def test_no_results_is_one_line(tmp_path):
