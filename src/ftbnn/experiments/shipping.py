@@ -5,23 +5,28 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ftbnn import _native
+from ftbnn.bench.rounds import turn
 from ftbnn.data import SOURCES, load
 from ftbnn.errors import UserError
 from ftbnn.experiments.deploying import compare_file, export_run
 from ftbnn.experiments.result import dumps, rounded
-from ftbnn.experiments.timing import latency_ms
 from ftbnn.files import write_atomically
+from ftbnn.runtime import load as load_file
 from ftbnn.training import RECIPES, Recipe, Steps
 from ftbnn.training.run import RunDir, environment, load_network
 from ftbnn.zoo import FOLDER
+
+TURNS = 10
 
 
 def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> dict[str, Any]:
     """Writes NAME.ftbnn and NAME.json into `folder`. `run` is a run directory (its best epoch) or a checkpoint."""
     if not name.replace("-", "").isalnum() or name != name.lower():
         raise UserError(f"a name of the zoo is of small letters, digits and dashes, not {name!r}")
-    network, state = load_network(run)
+    _, state = load_network(run)
     home = run if run.is_dir() else run.parent.parent if run.parent.name.startswith("step") else run.parent
     about = RunDir(Path(state["path"]).parent).read_json("run.json")
     spec = state["spec"]
@@ -29,7 +34,6 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
     folder.mkdir(parents=True, exist_ok=True)
     report = export_run(run, file)
     scores = compare_file(run, file, load(spec["name"], data_dir, image_size=_image_size(spec)))
-    least = latency_ms(network, file, (spec["channels"], spec["image_size"], spec["image_size"]))
     train = retrain_command(home, about)
     recipe = state["recipe"]
     chosen = "best by test accuracy" if Path(state["path"]).name == "best.pt" else "the last"
@@ -49,7 +53,7 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
         "size_bytes": report["size_bytes"],
         "fp32_bytes": report["fp32_bytes"],
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
-        "latency_ms": rounded(least["native_ms"]),
+        "latency_ms": rounded(_latency_ms(file)),
         "latency_of": f"one image, one thread, {_native.isa_in_use()}, {_native.cpu_name()}",
         "commands": [train, shlex.join(["ftbnn", "export", exported, "--zoo", name, *_where(spec["name"])])],
         "versions": environment()["versions"],
@@ -57,6 +61,12 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
     }
     write_atomically(folder / f"{name}.json", (dumps(card) + "\n").encode())
     return card | {"path": str(file)}
+
+
+def _latency_ms(file: Path) -> float:
+    model = load_file(file, threads=1)
+    image = np.zeros((1, *model.input_shape), np.float32)
+    return 1e3 * min(min(turn(lambda: model(image))) for _ in range(TURNS))
 
 
 def _image_size(spec: dict[str, Any]) -> int | None:
