@@ -115,4 +115,4 @@ def _draw(ask: Ask, rows: Sequence[dict[str, Any]]) -> None:
         axes.set_yticks(range(len(rows)), names)
         axes.set_xlabel("ms for one image")
         axes.grid(axis="x", alpha=0.3)
-        axes.legend(loc="best", fontsize="small")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize="small")

@@ -28,7 +28,8 @@ table { border-collapse: collapse; font-size: .9rem; min-width: 100%; }
 th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { background: var(--soft); vertical-align: bottom; white-space: normal; min-width: 3.5rem; }
 th:first-child, td:first-child, td.text, th.text { text-align: left; }
-td.text { white-space: normal; min-width: 8rem; }
+td.text { white-space: normal; min-width: 5rem; }
+td:first-child { min-width: 8rem; }
 tr:last-child td { border-bottom: 0; }
 figure { margin: 1.5rem 0; } figure img { max-width: 100%; height: auto; background: white; border-radius: 6px; }
 figcaption { font-size: .9rem; opacity: .8; }

@@ -127,4 +127,4 @@ def _draw(ask: Ask, records: Sequence[Record]) -> None:
         axes.set_yticks(range(len(VARIANTS)), [variant.about for variant in reversed(VARIANTS)])
         axes.set_xlabel("top-1 in %")
         axes.grid(alpha=0.3)
-        axes.legend(loc="best", fontsize="small")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize="small")
