@@ -1,4 +1,4 @@
-// The binding to Python; bindings_rows.cc has the small kernels'.
+// The binding to Python; bindings_rows.cc has the small kernels', training/ its own.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -22,6 +22,8 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+void bind_training(nb::module_ m);   // training/bindings.cc
+void bind_conv_grad(nb::module_ m);  // training/conv_grad_bindings.cc
 const ftbnn::Kernels& ftbnn::kernels_named(const std::string& name) {
   if (name == "reference") return ftbnn::reference_kernels();
   for (const ftbnn::Isa isa : ftbnn::cpu().isas) {
@@ -308,6 +310,9 @@ NB_MODULE(_native, m) {
       "isa_in_use", [] { return std::string(ftbnn::isa_name(ftbnn::isa_in_use())); },
       "The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.");
   bind_kernels(m.def_submodule("kernels"));
+  nb::module_ training = m.def_submodule("training");
+  bind_training(training);
+  bind_conv_grad(training);
   bind_bench(m.def_submodule("bench"));
   nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")

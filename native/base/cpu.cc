@@ -19,7 +19,7 @@ namespace ftbnn {
 
 namespace {
 
-constexpr Isa all_isas[] = {Isa::amx, Isa::avx512, Isa::avx2, Isa::portable};
+constexpr Isa all_isas[] = {Isa::amx, Isa::avx512bf16, Isa::avx512, Isa::avx2, Isa::portable};
 
 #if defined(__x86_64__)
 
@@ -89,7 +89,7 @@ Cpu detect() {
   const bool vl = feature("avx512vl", has_zmm && bit(extended.ebx, 31));
   const bool popcnt512 = feature("avx512_vpopcntdq", has_zmm && bit(extended.ecx, 14));
   feature("avx512_vnni", has_zmm && bit(extended.ecx, 11));
-  feature("avx512_bf16", has_zmm && bit(extended1.eax, 5));
+  const bool bf16 = feature("avx512_bf16", has_zmm && bit(extended1.eax, 5));
   const bool may_tile = has_tiles && bit(extended.edx, 24) && request_tiles();
   const bool tile = feature("amx_tile", may_tile);
   const bool tile_int8 = feature(
@@ -99,6 +99,7 @@ Cpu detect() {
   const bool runs_avx2 = popcnt && fma && f16c && avx2;
   const bool runs_avx512 = runs_avx2 && foundation && dq && bw && vl && popcnt512;
   if (runs_avx512 && tile && tile_int8) found.isas.push_back(Isa::amx);
+  if (runs_avx512 && bf16) found.isas.push_back(Isa::avx512bf16);
   if (runs_avx512) found.isas.push_back(Isa::avx512);
   if (runs_avx2) found.isas.push_back(Isa::avx2);
   found.isas.push_back(Isa::portable);
@@ -135,6 +136,8 @@ const char* isa_name(Isa isa) {
       return "amx";
     case Isa::amx_emulated:
       return "amx_emulated";
+    case Isa::avx512bf16:
+      return "avx512bf16";
     case Isa::avx512:
       return "avx512";
     case Isa::avx2:

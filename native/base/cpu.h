@@ -12,7 +12,7 @@ namespace ftbnn {
 
 // amx_emulated is for tests: the AMX kernels with their tiles in plain C++, on a CPU that has avx512. Nothing chooses
 // it.
-enum class Isa { portable, avx2, avx512, amx_emulated, amx };
+enum class Isa { portable, avx2, avx512, avx512bf16, amx_emulated, amx };
 
 const char* isa_name(Isa isa);
 

@@ -81,6 +81,8 @@ __attribute__((target("avx2,fma"))) void fma__avx2() {
 constexpr Roof table[] = {
     {"tileloadd, tdpbssd", Isa::amx, true, amx_int8_roof_gmacs},
     {"fma", Isa::amx, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
+    {"xor, vpopcntq, add", Isa::avx512bf16, true, [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }},
+    {"fma", Isa::avx512bf16, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
     {"xor, vpopcntq, add", Isa::avx512, true, [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }},
     {"fma", Isa::avx512, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
     {"xor, vpshufb twice, add", Isa::avx2, true, [] { return gmacs(8.0 * 256 * steps, popcount__avx2); }},

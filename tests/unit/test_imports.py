@@ -9,7 +9,7 @@ import ftbnn
 
 ROOT = Path(ftbnn.__file__).parent
 MAY_IMPORT = {
-    "nn": set(),
+    "nn": {"_native"},
     "models": {"nn"},
     "budget": {"nn"},
     "export": {"nn", "runtime"},

@@ -5,7 +5,11 @@ from typing import Annotated, overload
 import numpy
 from numpy.typing import NDArray
 
-from ftbnn._native import bench as bench, kernels as kernels
+from ftbnn._native import (
+    bench as bench,
+    kernels as kernels,
+    training as training
+)
 import ftbnn.errors
 
 

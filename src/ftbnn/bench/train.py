@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from ftbnn import _native
 from ftbnn.bench.plain import plain
 from ftbnn.errors import UserError
 from ftbnn.models import build, find
+from ftbnn.nn import set_backend
 
-FORMULATIONS: dict[str, Callable[[nn.Module], nn.Module]] = {"plain": plain, "torch": lambda network: network}
+FORMULATIONS = ("plain", "torch", "native")
 WARM_UP = 2
 
 
@@ -30,24 +32,29 @@ class Case:
     classes: int
     threads: int
 
-    def step(self, formulation: str) -> Callable[[], None]:
-        """A function that runs one training step; equal weights and data for every formulation."""
+    def training(self, formulation: str) -> tuple[nn.Module, Callable[[], None]]:
+        """A network and a function that trains it for one step; equal weights and data for every formulation."""
         torch.manual_seed(0)
         entry = find(self.model)
         stem: Any = ("small" if self.image_size <= 64 else "imagenet") if entry.has_stems else None
-        network = FORMULATIONS[formulation](build(self.model, classes=self.classes, width=self.width, stem=stem))
+        network = build(self.model, classes=self.classes, width=self.width, stem=stem)
+        if formulation == "plain":
+            network = plain(network)
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if formulation == "native":
+            set_backend(network, "native")
         images = torch.randn(self.batch, entry.in_channels, self.image_size, self.image_size)
         images = images.to(memory_format=torch.channels_last)
         labels = torch.randint(0, self.classes, (self.batch,))
-        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+        fused = True if formulation == "native" else None  # as training/optim.py has it
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=fused)
 
         def run() -> None:
             optimizer.zero_grad(set_to_none=True)
             nn.functional.cross_entropy(network(images), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
-        return run
+        return network, run
 
 
 def _status_mb(field: str) -> float:
@@ -59,7 +66,7 @@ def _measure_peak(case: Case, formulation: str, answer: Any) -> None:
     torch.set_num_threads(case.threads)
     torch.randn(64, 64).mm(torch.randn(64, 64))
     before = _status_mb("VmRSS")
-    step = case.step(formulation)
+    _, step = case.training(formulation)
     for _ in range(WARM_UP + 1):
         step()
     answer.put(_status_mb("VmHWM") - before)
@@ -77,14 +84,22 @@ def peak_mb(case: Case, formulation: str) -> float:
     return float(answer.get())
 
 
+def _isa(formulation: str) -> str:
+    return _native.isa_in_use() if formulation == "native" else torch.backends.cpu.get_cpu_capability().lower()
+
+
 def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
     """A row per formulation. The rounds are interleaved, so that a slow moment of the machine meets all alike."""
     if min(case.image_size, case.classes, case.threads, rounds) < 1 or case.batch < 2:
         raise UserError(
             "image size, classes, threads and rounds must be 1 or more, and the batch 2: BatchNorm needs it"
         )
+    try:
+        _native.isa_in_use()
+    except ValueError as error:
+        raise UserError(str(error)) from error
     torch.set_num_threads(case.threads)
-    steps = {name: case.step(name) for name in FORMULATIONS}
+    steps = {name: case.training(name)[1] for name in FORMULATIONS}
     times: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(WARM_UP + rounds):
         for name, step in steps.items():
@@ -97,7 +112,7 @@ def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
     return [
         {
             "formulation": name,
-            "isa": torch.backends.cpu.get_cpu_capability().lower(),
+            "isa": _isa(name),
             "model": case.model,
             "width": case.width,
             "batch": case.batch,

@@ -2,9 +2,12 @@
 
 import argparse
 import os
+from typing import Any
 
 from ftbnn.cli import bench_conv, bench_net
 from ftbnn.cli.output import print_json, require_torch, table
+
+LEAST_SHARE = 0.002  # of a step, to stand in the printed profile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,13 +31,18 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--classes", type=int, default=10, help="number of classes")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of PyTorch")
     parser.add_argument("--rounds", type=int, default=10, help="timed steps per formulation")
+    parser.add_argument("--profile", action="store_true", help="where the time of one native step goes instead")
 
 
 def _run_train(args: argparse.Namespace) -> None:
     require_torch("ftbnn bench train")
+    from ftbnn.bench.profile import profile_step
     from ftbnn.bench.train import Case, measure
 
     case = Case(args.model, args.width, args.batch, args.image_size, args.classes, args.threads)
+    if args.profile:
+        _print_profile(profile_step(case, rounds=args.rounds), as_json=args.json)
+        return
     rows = measure(case, rounds=args.rounds)
     if args.json:
         print_json(rows)
@@ -54,3 +62,23 @@ def _run_train(args: argparse.Namespace) -> None:
     ]
     print(f"{args.model}, batch {args.batch}, {args.image_size}x{args.image_size}, {args.threads} threads")
     print(table(header, cells))
+
+
+def _print_profile(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    cells = [
+        [
+            row["layer"],
+            row["operator"],
+            f"{row['ms']:.2f}",
+            f"{100 * row['share']:.1f}",
+            f"{row['gmacs_per_s']:.0f}" if row["gmacs_per_s"] else "",
+            f"{100 * row['roof_share']:.0f}" if row["roof_share"] else "",
+        ]
+        for row in rows
+        if row["share"] >= LEAST_SHARE
+    ]
+    print(f"one step: {rows[0]['step_ms']:.1f} ms; operators below {100 * LEAST_SHARE:g} % are left out")
+    print(table(["layer", "operator", "ms", "%", "GMAC/s", "% of roof"], cells))

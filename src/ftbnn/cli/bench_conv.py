@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
 
     if args.report:
         report.create(args.report)
-    fast = [isa for isa in _native.isas() if isa != "portable"]
+    fast = [isa for isa in _native.isas() if isa not in ("avx512bf16", "portable")]  # bf16 is for training alone
     isas = isas_of(args.isa or ([] if os.environ.get("FTBNN_ISA") else fast))
     rows = measure(isas, rounds=args.rounds)
     text = f"{_native.cpu_name()}, one thread; GMAC/s and share are those of the fastest call\n{show(rows)}"

@@ -1,6 +1,7 @@
 """The paper's layers. The only home of straight-through gradients."""
 
-from ftbnn.nn.bconv import BConv, ScaledBConv
+from ftbnn.nn.backend import set_backend
+from ftbnn.nn.bconv import Backend, BConv, ScaledBConv
 from ftbnn.nn.blocks import (
     ActName,
     BasicBlock,
@@ -17,6 +18,7 @@ from ftbnn.nn.stems import PlainStem, PurifiedStem, StemName
 __all__ = [
     "ActName",
     "BConv",
+    "Backend",
     "BasicBlock",
     "Bridge",
     "DuplicateReduction",
@@ -28,6 +30,7 @@ __all__ = [
     "Sign",
     "StemName",
     "activation",
+    "set_backend",
     "set_mode",
     "sign",
 ]

@@ -16,6 +16,7 @@ from ftbnn.errors import UserError
 from ftbnn.nn.sign import DEFAULT_BOUND, sign
 
 WeightMode = Literal["binary", "real"]
+Backend = Literal["torch", "native"]
 Pair = int | tuple[int, int]
 
 INIT_GAIN = 2.0  # Xavier-normal, as in the paper's appendix
@@ -85,6 +86,7 @@ class BConv(nn.Module):
         self.groups = groups
         self.bound = bound
         self.mode: WeightMode = mode
+        self.backend: Backend = "torch"
         self.parts = split_groups(in_channels, out_channels, groups)
         for part in self.parts:
             inputs = (part.inputs.stop - part.inputs.start) // part.groups

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.errors import unknown
+from ftbnn.nn import native
 from ftbnn.nn.bconv import BConv
 from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.sign import Sign
@@ -24,6 +25,16 @@ def activation(name: ActName, channels: int) -> nn.Module:
     if name == "none":
         return nn.Identity()
     raise unknown("non-linearity", name, ("fprelu", "prelu", "relu", "none"))
+
+
+def _block(x: Tensor, sign: Sign, conv: BConv, norm: nn.Module, act: nn.Module, *, shortcut: Tensor | None) -> Tensor:
+    """What every block computes, by the backend of its convolution."""
+    layers = native.Layers(sign, conv, norm, act)
+    if native.fits(x, layers):
+        return native.run(x, layers, shortcut)
+    real: Tensor = norm(conv(sign(x)))
+    out: Tensor = act(real if shortcut is None else real + shortcut)
+    return out
 
 
 class BasicBlock(nn.Module):
@@ -45,8 +56,7 @@ class BasicBlock(nn.Module):
         self.act = activation(act, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.act(self.norm(self.conv(self.sign(x))) + x)
-        return out
+        return _block(x, self.sign, self.conv, self.norm, self.act, shortcut=x)
 
 
 class ProjectionReduction(nn.Module):
@@ -67,8 +77,7 @@ class ProjectionReduction(nn.Module):
         self.act = activation(act, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.act(self.norm(self.conv(self.sign(x))) + self.shortcut(x))
-        return out
+        return _block(x, self.sign, self.conv, self.norm, self.act, shortcut=self.shortcut(x))
 
 
 class DuplicateReduction(nn.Module):
@@ -88,8 +97,7 @@ class DuplicateReduction(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         twice = torch.cat([x, x], dim=1)
-        out: Tensor = self.act(self.norm(self.conv(self.sign(twice))) + self.shortcut(twice))
-        return out
+        return _block(twice, self.sign, self.conv, self.norm, self.act, shortcut=self.shortcut(twice))
 
 
 class Bridge(nn.Module):
@@ -109,5 +117,4 @@ class Bridge(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         wide = x.repeat(1, self.repeats, 1, 1)[:, : self.out_channels]
-        out: Tensor = self.act(self.norm(self.conv(self.sign(wide))))
-        return out
+        return _block(wide, self.sign, self.conv, self.norm, self.act, shortcut=None)

@@ -16,6 +16,7 @@ from ftbnn.data.batches import Batches, Split, UserSplit, derive_seed
 from ftbnn.data.source import Source
 from ftbnn.errors import UserError, unknown
 from ftbnn.training import checkpoint, recipes
+from ftbnn.training.backend import resolve
 from ftbnn.training.distributed import World, world
 from ftbnn.training.loop import Loop
 from ftbnn.training.recipe import Recipe
@@ -103,6 +104,8 @@ def _fit_one(
 ) -> dict[str, Any]:
     train, val, facts, augment = _splits(data, recipe)
     apply_modes(module, recipe)
+    before = run.recipe().backend if resume and here.is_first else None
+    recipe = here.share(resolve(recipe, module, here.device(device), before=before) if here.is_first else None)
     shard: dict[str, Any] = {"rank": here.rank, "world": here.size, "workers": workers}
     spec = data.spec if isinstance(data, Source) else None
     loop = Loop(
@@ -155,8 +158,9 @@ def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: boo
     for name, then, now in (
         ("processes", before.get("world"), about["world"]),
         ("threads", before["environment"].get("threads"), here["threads"]),
+        ("kernels", before["environment"].get("isa"), here["isa"]),
     ):
-        if then != now:
+        if then != now and (name != "kernels" or recipe.backend == "native"):
             warnings.warn(
                 f"{run.path} ran with {then} {name}, now {now}: results may differ in the last bits", stacklevel=2
             )

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ftbnn.data.batches import Batch, Batches
 from ftbnn.errors import Stopped, UserError
+from ftbnn.nn import set_backend
 from ftbnn.training import checkpoint
 from ftbnn.training.diagnose import Diverged, explain, first_bad_number
 from ftbnn.training.distributed import World
@@ -66,6 +67,7 @@ class Loop:
         self.max_corrupt, self.quiet = max_corrupt, quiet or not world.is_first
         self.memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.network = network.to(device).to(memory_format=self.memory_format)  # type: ignore[call-overload]
+        set_backend(self.network, "native" if recipe.backend == "native" else "torch")
         self.task = Task(recipe, self.network, teacher.to(device) if teacher is not None else None)
         self.parallel: DistributedDataParallel | None = None
         if world.size > 1:

@@ -15,7 +15,7 @@ from ftbnn.models import build
 from ftbnn.models.own import is_own, parameters_of
 from ftbnn.models.registry import find as find_model
 from ftbnn.models.skeleton import skeleton
-from ftbnn.nn import StemName
+from ftbnn.nn import StemName, set_backend
 from ftbnn.training import recipes
 from ftbnn.training.fit import fit, with_settings
 from ftbnn.training.recipe import Recipe
@@ -131,6 +131,8 @@ def evaluate_named(
 ) -> dict[str, Any]:
     """Loss and accuracy of a run's best epoch, or of a checkpoint, on the test split of its data or of another."""
     network, state = load_network(path)
+    if Recipe.from_json(state["recipe"]).backend == "native":  # the same floats as at the end of the epoch
+        set_backend(network, "native")
     saved = state["spec"]
     if data is None and saved is None:
         raise UserError(f"{path} was trained on data of your own; say which data with --data")

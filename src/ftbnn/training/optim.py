@@ -21,7 +21,9 @@ def optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
         {"params": [p for p in parameters if id(p) in decayed], "weight_decay": recipe.weight_decay},
         {"params": [p for p in parameters if id(p) not in decayed], "weight_decay": 0.0},
     ]
-    return torch.optim.Adam([group for group in groups if group["params"]], lr=recipe.lr)
+    # One pass over the memory instead of ten; the torch backend keeps the arithmetic that its runs began with.
+    fused = True if recipe.backend == "native" else None
+    return torch.optim.Adam([group for group in groups if group["params"]], lr=recipe.lr, fused=fused)
 
 
 def learning_rate(recipe: Recipe, step: int, steps_per_epoch: int) -> float:

@@ -15,6 +15,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 Augment = Literal["auto", "none", "crop", "crop-flip", "imagenet"]
 Activations = Literal["model", "sign", "tanh", "identity"]
 Weights = Literal["model", "binary", "real"]
+Backend = Literal["auto", "native", "torch"]
 
 RANGES: dict[str, tuple[float, float]] = {
     "epochs": (1, 1e6),
@@ -56,6 +57,7 @@ class Recipe:
     precision: Precision = "fp32"
     channels_last: bool = False
     compile: bool = False
+    backend: Backend = "auto"  # of the binary blocks; auto: native on a CPU that has the kernels, else torch
     accumulate: int = 1  # micro-batches per step; batch_size counts the whole step
     clip_norm: float = 0.0  # 0: no clipping
     max_loss: float = 1000.0  # a larger loss counts as exploded
@@ -88,6 +90,7 @@ class Recipe:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Recipe:
+        values = {"backend": "torch", **values}  # what there was before recipes named it
         known = {field.name for field in dataclasses.fields(cls)}
         if stray := set(values) - known:
             raise UserError(f"this version knows no recipe setting {', '.join(sorted(stray))}")

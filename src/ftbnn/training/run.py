@@ -26,6 +26,7 @@ from ftbnn.models import build
 from ftbnn.models.own import is_own, load_own
 from ftbnn.nn import BConv, Sign
 from ftbnn.training import checkpoint
+from ftbnn.training.backend import isa
 from ftbnn.training.recipe import Recipe
 
 
@@ -106,6 +107,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "versions": {name: metadata.version(name) for name in packages},
         "cpu": _native.cpu_name(),
+        "isa": isa(),
         "threads": torch.get_num_threads(),
         "cores": len(os.sched_getaffinity(0)),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

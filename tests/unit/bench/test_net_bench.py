@@ -95,7 +95,7 @@ def test_onednn_is_held_back_only_where_the_tiles_are_hidden(monkeypatch):
 
 
 def test_every_isa_in_one_run():
-    isas = _native.isas()
+    isas = [isa for isa in _native.isas() if isa != "avx512bf16"]  # whose kernels are avx512's
     what = Comparison(["toy-relu"], peers=[], isas=isas, rounds=1)
     result = compare(what, lambda _: None)
     assert [row["isa"] for row in result.rows] == isas

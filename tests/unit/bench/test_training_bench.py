@@ -26,9 +26,21 @@ def test_the_plain_formulation_is_the_same_network(name):
 def test_rows_have_what_a_report_needs(capsys):
     assert main(["bench", "train", "toy-relu", "--batch", "4", "--image-size", "28", "--rounds", "2", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["formulation"] for row in rows] == ["plain", "torch"]
+    assert [row["formulation"] for row in rows] == ["plain", "torch", "native"]
     assert {"isa", "images_per_s", "peak_mb", "median_ms", "min_ms"} <= set(rows[0])
     assert all(row["images_per_s"] > 0 and row["peak_mb"] > 0 for row in rows)
+
+
+def test_a_profile_has_every_phase_and_the_rest(capsys):
+    arguments = ["toy-prelu", "--batch", "4", "--image-size", "28", "--rounds", "1", "--profile"]
+    assert main(["bench", "train", *arguments, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    phases = {(row["layer"], row["operator"]) for row in rows}
+    assert {("block1.conv", "conv"), ("block2.conv", "conv gradients")} <= phases
+    assert any(row["layer"] == "PyTorch" for row in rows)
+    assert all(row["gmacs_per_s"] > 0 for row in rows if row["operator"] == "conv")
+    assert main(["bench", "train", *arguments]) == 0
+    assert "conv gradients" in capsys.readouterr().out
 
 
 def test_mistakes(capsys):

@@ -1,0 +1,101 @@
+// The product in vector registers: every ISA's file includes this and compiles it with its own flags.
+//
+// Math says what a lane is. Math::Vector holds sums, and as many dwords of the right operand; Math::Dword is one dword
+// of the left: a float, or a pair of bf16. Math::multiply_add takes one of each.
+#pragma once
+
+#include "kernels/conv_grad/conv_grad.h"
+
+namespace ftbnn {
+
+namespace {
+
+// The compiler must have the value in a register here, and not know it.
+template <typename Vector>
+inline void keep(Vector& value) {
+#if defined(__x86_64__)
+  __asm__ volatile("" : "+v"(value));
+#elif defined(__aarch64__)
+  __asm__ volatile("" : "+w"(value));
+#else
+  __asm__ volatile("" : "+m"(value));
+#endif
+}
+
+// A tile is Rows x Columns vectors of sums.
+template <typename Math, int Rows, int Columns>
+void product_tile(const GradProduct& task, int row, int lane) {
+  using Vector = typename Math::Vector;
+  using Dword = typename Math::Dword;
+  const std::size_t stride = task.left_stride / Math::depth;
+  const int depth = task.depth / Math::depth;
+  Vector sums[Rows][Columns] = {};
+  for (int s = 0; s < task.segments; ++s) {
+    const Dword* left = static_cast<const Dword*>(task.left) + task.left_at[s] / Math::depth + row * stride;
+    const Dword* right = static_cast<const Dword*>(task.right) + task.right_at[s] / Math::depth + lane;
+    for (int k = 0; k < depth; ++k, right += GRAD_LANES) {
+      Vector factors[Columns];
+#pragma GCC unroll 2
+      for (int c = 0; c < Columns; ++c) factors[c] = reinterpret_cast<const Vector*>(right)[c];
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+        for (int c = 0; c < Columns; ++c) Math::multiply_add(sums[r][c], left[r * stride + k], factors[c]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) {
+    Vector* out = reinterpret_cast<Vector*>(task.out + static_cast<std::size_t>(row + r) * GRAD_LANES + lane);
+#pragma GCC unroll 2
+    for (int c = 0; c < Columns; ++c) out[c] = task.adds ? out[c] + sums[r][c] : sums[r][c];
+  }
+}
+
+template <typename Math, int Rows, int Columns>
+void product_rows(const GradProduct& task, int rows, int row, int lane) {
+  if constexpr (Rows > 0) {
+    if (rows == Rows) return product_tile<Math, Rows, Columns>(task, row, lane);
+    product_rows<Math, Rows - 1, Columns>(task, rows, row, lane);
+  }
+}
+
+// Cuts the rows into as few tiles as it takes, of nearly equal sizes.
+template <typename Math, int Rows, int Columns>
+void product(const GradProduct& task, int lane) {
+  const int count = (task.rows + Rows - 1) / Rows;
+  for (int tile = 0, row = 0; tile < count; ++tile) {
+    const int rows = (task.rows - row) / (count - tile);
+    product_rows<Math, Rows, Columns>(task, rows, row, lane);
+    row += rows;
+  }
+}
+
+template <typename Math, int Rows>
+void product(const GradProduct& task) {
+  constexpr int width = sizeof(typename Math::Vector) / sizeof(float);
+  for (int lane = 0; lane < task.lanes; lane += 2 * width) {
+    task.lanes - lane > width ? product<Math, Rows, 2>(task, lane) : product<Math, Rows, 1>(task, lane);
+  }
+}
+
+template <typename Math>
+double roof(int steps) {
+  using Vector = typename Math::Vector;
+  constexpr int count = 12;
+  Vector sums[count] = {}, factor = {};
+  for (int step = 0; step < steps; ++step) {
+#pragma GCC unroll 16
+    for (Vector& sum : sums) {
+      Math::multiply_add(sum, typename Math::Dword{0}, factor);
+      keep(sum);
+    }
+  }
+  return static_cast<double>(count) * (sizeof(Vector) / sizeof(float)) * Math::depth * steps;
+}
+
+void nothing() {}
+
+}  // namespace
+
+}  // namespace ftbnn

@@ -1,0 +1,53 @@
+// The forward convolution of a training step: weights packed from the proxies, images from dense codes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned.h"
+#include "kernels/block/rows.h"
+#include "kernels/table.h"
+#include "training/conv_grad.h"
+
+namespace ftbnn::training {
+
+class BinaryConv {
+ public:
+  // Packs the signs of the proxies.
+  BinaryConv(const ConvShape& shape, bool zero_one, const float* weight, const float* tail, Isa isa, Team& team);
+
+  // One image: codes [h][w][words] in, y [oh][ow][out] out, and its sums and sums of squares added per channel.
+  void run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares) const;
+
+  // Products in one output at most: what |y| cannot exceed.
+  static int limit(const ConvShape& shape);
+
+ private:
+  struct Group {
+    int in_first, in_size, out_first, out_size, words, first_panel;
+    std::size_t weights_at;
+  };
+
+  // The taps of a window that lie inside the image, [first, last).
+  struct Inside {
+    int first, last;
+  };
+
+  void pack_weights(const float* weight, const float* tail, Team& team);
+  void find_bases(Team& team);
+  void count_ones(const Group& group, const std::uint64_t* plane, std::int32_t* ones) const;
+  void fill_plane(const Group& group, const std::uint64_t* codes, std::uint64_t* plane) const;
+
+  ConvShape shape_;
+  bool zero_one_;
+  const Kernels& kernels_;
+  const BlockRows& rows_;
+  int plane_rows_, plane_columns_, panels_ = 0;
+  std::vector<Group> groups_;
+  AlignedArray<std::uint64_t> weights_;                 // per group and panel [kh][kw][words][PANEL]
+  std::vector<std::uint8_t> row_class_, column_class_;  // which taps an output row (column) sees inside the image
+  std::vector<Inside> row_kinds_, column_kinds_;
+  AlignedArray<std::int32_t> bases_;  // [panel][row class][column class][PANEL]: see kernels/conv_row.h
+};
+
+}  // namespace ftbnn::training

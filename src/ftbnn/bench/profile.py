@@ -1,0 +1,65 @@
+"""Where the time of one native training step goes: the phases of every block, and what is left to PyTorch."""
+
+import time
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from ftbnn import _native
+from ftbnn.bench.train import WARM_UP, Case
+from ftbnn.nn import BConv
+from ftbnn.nn.native import BACKWARD_PHASES, FORWARD_PHASES, listeners
+
+_ROOF_SHAPE = (4, 16, 16, 64, 64, 3, 3, 1, 1, 1, 1, 1)  # any: the roof is a loop of nothing but multiplications
+
+
+def profile_step(case: Case, *, rounds: int = 5) -> list[dict[str, Any]]:
+    """Rows of the fastest of `rounds` steps: layer, operator, ms, share of the step, GMAC/s and share of the roof.
+
+    The roof is the gradients': all threads multiplying from registers, measured beside.
+    """
+    torch.set_num_threads(case.threads)
+    network, step = case.training("native")
+    names = {id(module): name for name, module in network.named_modules()}
+    rows: list[dict[str, Any]] = []
+
+    def listen(conv: BConv, way: str, macs: int, seconds: tuple[float, ...]) -> None:
+        phases = FORWARD_PHASES if way == "forward" else BACKWARD_PHASES
+        work = {"conv": macs, "conv gradients": 2 * macs}
+        rows.extend(
+            {"layer": names[id(conv)], "operator": phase, "ms": 1e3 * taken, "macs": work.get(phase)}
+            for phase, taken in zip(phases, seconds, strict=True)
+        )
+
+    best: tuple[float, list[dict[str, Any]]] = (float("inf"), [])
+    listeners.append(listen)
+    try:
+        for turn in range(WARM_UP + rounds):
+            rows = []
+            with profile(activities=[ProfilerActivity.CPU]) as seen:
+                started = time.perf_counter()
+                step()
+                taken = time.perf_counter() - started
+            if turn >= WARM_UP and taken < best[0]:
+                best = taken, rows + _torch_rows(seen)
+    finally:
+        listeners.remove(listen)
+    roof = max(_native.training.time_conv_grad(_native.isa_in_use(), _ROOF_SHAPE, case.threads, 3)[3] for _ in range(3))
+    total, found = best
+    return [_finished(row, 1e3 * total, roof) for row in sorted(found, key=lambda row: -row["ms"])]
+
+
+def _torch_rows(seen: Any) -> list[dict[str, Any]]:
+    """The time that each of PyTorch's operators took itself; the native blocks have rows of their own."""
+    return [
+        {"layer": "PyTorch", "operator": event.key, "ms": event.self_cpu_time_total / 1e3, "macs": None}
+        for event in seen.key_averages()
+        if not event.key.startswith("_Block") and event.self_cpu_time_total > 0
+    ]
+
+
+def _finished(row: dict[str, Any], total_ms: float, roof: float) -> dict[str, Any]:
+    gmacs = row["macs"] / row["ms"] / 1e6 if row["macs"] and row["ms"] else None
+    of_roof = gmacs / roof if gmacs and roof and row["operator"] == "conv gradients" else None
+    return {**row, "share": row["ms"] / total_ms, "gmacs_per_s": gmacs, "roof_share": of_roof, "step_ms": total_ms}

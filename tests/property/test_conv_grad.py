@@ -1,0 +1,196 @@
+"""Gradients of the binary convolution against float64, for every kernel that can run here.
+
+Codes and signs are exact in every kernel, so what differs is the rounding of gy and of the sums. bf16 keeps 8 bits of a
+value: rounding to nearest is off by at most 2**-9 of it, and so is a sum of such terms by 2**-9 of the sum of their
+magnitudes; the bound leaves as much again for sums in float.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ftbnn import _native
+from ftbnn.nn.bconv import split_groups
+
+ISAS = _native.training.grad_kernels()
+BF16 = {"avx512bf16", "amx", "amx emulated"}
+FLOAT_ERROR, BF16_ERROR = 1e-4, 2.0**-8
+BOUND = 1.2
+
+every_isa = pytest.mark.parametrize("isa", ISAS)
+thorough = settings(max_examples=60, deadline=None)
+
+
+@dataclass(frozen=True)
+class Conv:
+    n: int
+    h: int
+    w: int
+    inputs: int
+    outputs: int
+    kernel: tuple[int, int] = (3, 3)
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (1, 1)
+    groups: int = 1
+    zero_one: bool = False
+    threads: int = 1
+    seed: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (
+            *(self.n, self.h, self.w, self.inputs, self.outputs),
+            *(*self.kernel, *self.stride, *self.padding, self.groups),
+        )
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        size, kernel, stride, padding = (self.h, self.w), self.kernel, self.stride, self.padding
+        return tuple((size[k] + 2 * padding[k] - kernel[k]) // stride[k] + 1 for k in range(2))
+
+
+@st.composite
+def convs(draw) -> Conv:
+    kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+    padding = draw(st.tuples(st.integers(0, kernel[0]), st.integers(0, kernel[1])))
+    inputs, outputs = draw(st.tuples(st.integers(1, 80), st.integers(1, 80)))
+    return Conv(
+        n=draw(st.integers(1, 19)),
+        h=draw(st.integers(max(1, kernel[0] - 2 * padding[0]), 9)),
+        w=draw(st.integers(max(1, kernel[1] - 2 * padding[1]), 9)),
+        inputs=inputs,
+        outputs=outputs,
+        kernel=kernel,
+        stride=draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        padding=padding,
+        groups=draw(st.one_of(st.just(1), st.integers(1, min(inputs, outputs, 9)))),
+        zero_one=draw(st.booleans()),
+        threads=draw(st.integers(1, 3)),
+        seed=draw(st.integers(0, 2**32 - 1)),
+    )
+
+
+def packed(bits: np.ndarray) -> np.ndarray:
+    """(..., channels) of 0 and 1 to (..., words); bits past the last channel are set, for nobody may look at them."""
+    spare = -bits.shape[-1] % 64
+    padded = np.pad(bits.astype(np.uint8), [(0, 0)] * (bits.ndim - 1) + [(0, spare)], constant_values=1)
+    return np.packbits(padded, axis=-1, bitorder="little").view("<u8")
+
+
+class Case:
+    """Random operands, what the kernels make of them, and the sums and sums of magnitudes in float64."""
+
+    def __init__(self, conv: Conv) -> None:
+        lot = np.random.default_rng(conv.seed)
+        self.conv = conv
+        self.gy = lot.standard_normal((conv.n, *conv.out_size, conv.outputs)).astype(np.float32)
+        self.bits = lot.integers(0, 2, (conv.n, conv.h, conv.w, conv.inputs))
+        self.gx = lot.standard_normal(self.bits.shape).astype(np.float32)
+        self.parts = split_groups(conv.inputs, conv.outputs, conv.groups)
+        self.weights = []
+        for part in self.parts:
+            inputs = (part.inputs.stop - part.inputs.start) // part.groups
+            shape = (part.outputs.stop - part.outputs.start, inputs, *conv.kernel)
+            self.weights.append(lot.standard_normal(shape).astype(np.float32))
+            self.weights[-1].flat[0] = 0.0
+            self.weights[-1].flat[-1] = np.float32(BOUND)
+
+    def addresses(self, arrays: list[np.ndarray]) -> list[int]:
+        return [array.ctypes.data for array in arrays] + [0] * (2 - len(arrays))
+
+    def grad_input(self, isa: str, threads: int | None = None) -> np.ndarray:
+        gx, inside = self.gx.copy(), packed(self.bits)
+        _native.training.grad_input(
+            isa, self.conv.sizes, self.gy.ctypes.data, *self.addresses(self.weights), inside.ctypes.data,
+            gx.ctypes.data, threads or self.conv.threads,
+        )  # fmt: skip
+        return gx
+
+    def grad_weight(self, isa: str, threads: int | None = None) -> list[np.ndarray]:
+        grads, codes = [np.full_like(weight, np.nan) for weight in self.weights], packed(self.bits)
+        _native.training.grad_weight(
+            isa, self.conv.sizes, self.gy.ctypes.data, codes.ctypes.data, self.conv.zero_one,
+            *self.addresses(self.weights), BOUND, *self.addresses(grads), threads or self.conv.threads,
+        )  # fmt: skip
+        return grads
+
+    def both(self, isa: str) -> tuple[np.ndarray, list[np.ndarray]]:
+        gx, bits, grads = self.gx.copy(), packed(self.bits), [np.full_like(weight, np.nan) for weight in self.weights]
+        _native.training.conv_gradients(
+            isa, self.conv.sizes, self.gy.ctypes.data, *self.addresses(self.weights), bits.ctypes.data, gx.ctypes.data,
+            bits.ctypes.data, self.conv.zero_one, BOUND, *self.addresses(grads), self.conv.threads,
+        )  # fmt: skip
+        return gx, grads
+
+    def expected(self, *, magnitudes: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+        codes = self.bits if self.conv.zero_one else 2 * self.bits - 1
+        x = torch.tensor(codes, dtype=torch.float64).permute(0, 3, 1, 2)
+        gy = torch.tensor(self.gy, dtype=torch.float64).permute(0, 3, 1, 2)
+        signs = [torch.tensor(np.where(weight > 0, 1.0, -1.0)) for weight in self.weights]
+        if magnitudes:
+            x, gy, signs = x.abs(), gy.abs(), [sign.abs() for sign in signs]
+        gx, gws = torch.zeros(x.shape, dtype=torch.float64), []
+        for part, sign in zip(self.parts, signs, strict=True):
+            inputs, outputs = x[:, part.inputs], gy[:, part.outputs]
+            options = (self.conv.stride, self.conv.padding, 1, part.groups)
+            gx[:, part.inputs] = torch.nn.grad.conv2d_input(inputs.shape, sign, outputs, *options)
+            gws.append(torch.nn.grad.conv2d_weight(inputs, sign.shape, outputs, *options).numpy())
+        return gx.permute(0, 2, 3, 1).numpy(), gws
+
+    def check(self, isa: str) -> None:
+        error = BF16_ERROR if isa in BF16 else FLOAT_ERROR
+        gx, gws = self.expected(magnitudes=False)
+        gx_size, gw_sizes = self.expected(magnitudes=True)
+        got = self.grad_input(isa)
+        assert np.array_equal(got[self.bits == 0], self.gx[self.bits == 0])
+        expected = np.where(self.bits, self.gx + gx, self.gx)
+        assert np.all(np.abs(got - expected) <= error * gx_size + 2.0**-22 * np.abs(self.gx))
+        for got, weight, gw, size in zip(self.grad_weight(isa), self.weights, gws, gw_sizes, strict=True):
+            passes = np.abs(weight) <= np.float32(BOUND)
+            assert np.all(got[~passes] == 0)
+            assert np.all((np.abs(got - gw) <= error * size)[passes])
+
+
+@every_isa
+@thorough
+@given(convs())
+@example(Conv(128, 4, 4, 96, 70))
+@example(Conv(3, 40, 40, 20, 33, threads=2))  # several slices of the weight gradient
+@example(Conv(301, 2, 3, 5, 4))
+@example(Conv(1, 1, 1, 1, 1, padding=(2, 2)))
+@example(Conv(2, 12, 11, 3, 5, kernel=(11, 10)))  # nearly as many taps as there may be
+@example(Conv(2, 5, 7, 64, 32, kernel=(1, 1), padding=(0, 0), stride=(3, 2)))  # pixels that no window meets
+@example(Conv(4, 8, 8, 130, 65, groups=4, zero_one=True))
+def test_gradients_are_the_sums(isa, conv):
+    Case(conv).check(isa)
+
+
+@every_isa
+def test_the_number_of_threads_changes_no_bit(isa):
+    case = Case(Conv(9, 23, 31, 48, 40))
+    assert np.array_equal(case.grad_weight(isa, 1)[0], case.grad_weight(isa, 3)[0])
+    assert np.array_equal(case.grad_input(isa, 1), case.grad_input(isa, 3))
+
+
+@every_isa
+def test_both_gradients_in_one_call_are_the_two(isa):
+    case = Case(Conv(9, 13, 11, 48, 40, stride=(2, 1), groups=3))
+    gx, grads = case.both(isa)
+    assert np.array_equal(gx, case.grad_input(isa))
+    assert all(np.array_equal(*pair) for pair in zip(grads, case.grad_weight(isa), strict=True))
+
+
+@pytest.mark.parametrize("isa", sorted(BF16.intersection(ISAS)))
+def test_bf16_is_what_the_bound_is_for(isa):
+    """Gradients that bf16 can hold come out as with float; any others do not."""
+    case = Case(Conv(4, 6, 6, 40, 24))
+    exact = case.gy.view(np.uint32) & np.uint32(0xFFFF0000)
+    gx, _ = case.expected(magnitudes=False)
+    assert np.abs(case.grad_input(isa) - np.where(case.bits, case.gx + gx, case.gx)).max() > 1e-3
+    case.gy = exact.view(np.float32)
+    gx, _ = case.expected(magnitudes=False)
+    assert np.abs(case.grad_input(isa) - np.where(case.bits, case.gx + gx, case.gx)).max() < 1e-4
