@@ -48,7 +48,7 @@ types: $(READY)  ## mypy, strict
 
 unit: $(READY)  ## all tests
 	@echo "== tests"
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadgroup
 
 sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "== sanitize"

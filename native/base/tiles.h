@@ -2,12 +2,14 @@
 //
 // Eight tiles of up to 16 rows x 64 bytes, numbered at compile time, that belong to the calling thread:
 //
-//   Tiles::configure(config)       shapes of all tiles, contents zero; must come first on every thread
-//   Tiles::load<T>(from, stride)   row r of tile T = the bytes at from + r * stride (stride in bytes), as many as it
-//   has Tiles::store<T>(to, stride)    the other way Tiles::zero<T>() Tiles::dot_i8<C, A, B>()       C[m][n] += sum
-//   over k, j of A[m][k][j] * B[k][n][j]    (TDPBSSD: int8 x int8) Tiles::dot_u8i8<C, A, B>()     the same, A unsigned
-//   (TDPBUSD) Tiles::dot_bf16<C, A, B>()     the same on pairs of bf16, C float                      (TDPBF16PS)
-//   Tiles::release()               gives the registers back; a thread must not keep them over code it does not know
+// - Tiles::configure(config): shapes of all tiles, contents zero; must come first on every thread
+// - Tiles::load<T>(from, stride): row r of tile T = its bytes at from + r * stride (stride in bytes)
+// - Tiles::store<T>(to, stride): the other way
+// - Tiles::zero<T>()
+// - Tiles::dot_i8<C, A, B>(), TDPBSSD: C[m][n] += sum over k, j of A[m][k][j] * B[k][n][j], int8 x int8
+// - Tiles::dot_u8i8<C, A, B>(), TDPBUSD: the same, A unsigned
+// - Tiles::dot_bf16<C, A, B>(), TDPBF16PS: the same on pairs of bf16, C float
+// - Tiles::release(): gives the registers back; a thread must not keep them over code it does not know
 //
 // C is [m][n] int32 (or float). A is [m][k][j], the operand whose rows lie as in a plain matrix: a row holds 64 int8
 // (j < 4) or 32 bf16 (j < 2). B is [k][n][j]: its row k holds for every column n the 4 (or 2) values that go with A's

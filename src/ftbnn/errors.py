@@ -9,11 +9,12 @@ class UserError(ValueError):
 
 
 class Stopped(Exception):
-    """A run was asked to stop by a signal and has been saved; its text says where it stands."""
+    """A run was asked to stop by a signal and has been saved; its text says where it stands, `again` how to go on."""
 
-    def __init__(self, number: int, where: str) -> None:
+    def __init__(self, number: int, where: str, *, again: str = "--resume") -> None:
         super().__init__(where)
         self.signal = number
+        self.again = again
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> UserError:

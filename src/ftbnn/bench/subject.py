@@ -16,6 +16,7 @@ from ftbnn.models import build, find
 from ftbnn.nn import FPReLU, StemName
 from ftbnn.runtime import load
 from ftbnn.training.run import load_network
+from ftbnn.zoo import resolve
 
 FP32_BYTES = 4
 SMALL_IMAGE = 64  # up to here networks have the stem for small images
@@ -59,8 +60,8 @@ def enliven(network: nn.Module) -> nn.Module:
 
 
 def open_subject(text: str, folder: Path, *, image_size: int | None, width: int | None) -> Subject:
-    """The subject of that name, run directory, checkpoint or file; what must be written goes to `folder`."""
-    path = Path(text)
+    """The subject of that name, run directory, checkpoint, file or `zoo:NAME`; what is written goes to `folder`."""
+    path = resolve(text)
     if image_size is not None and (path.suffix == ".ftbnn" or path.exists()):
         raise UserError(f"{path} has an image size of its own; leave --image-size out")
     if path.suffix == ".ftbnn":

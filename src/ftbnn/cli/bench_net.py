@@ -26,7 +26,7 @@ def names(text: str) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models", nargs="+", metavar="NAME|FILE", help="a model's name, a run directory or a .ftbnn file"
+        "models", nargs="+", metavar="NAME|FILE", help="a model's name, a run directory, a .ftbnn file or zoo:NAME"
     )
     parser.add_argument("--threads", type=numbers, default=[1], metavar="N,...", help="default: 1")
     parser.add_argument("--batch", type=numbers, default=[1], metavar="N,...", help="default: 1")

@@ -113,7 +113,7 @@ def _print_summary(name: str, budget: "Budget") -> None:
 
 
 def _run_paper(args: argparse.Namespace) -> None:
-    from ftbnn.experiments.table4 import budget_rows, reference_rows
+    from ftbnn.experiments.budgets import budget_rows, reference_rows
 
     rows = list(budget_rows())
     if args.json:

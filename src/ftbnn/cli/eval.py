@@ -9,7 +9,7 @@ from ftbnn.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch), a checkpoint or a .ftbnn file")
+    parser.add_argument("checkpoint", help="a run directory (its best epoch), a checkpoint, a .ftbnn file or zoo:NAME")
     parser.add_argument("--data", help="the data set (default: the one it was trained on)")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where its files are")
     parser.add_argument("--workers", type=int, default=0, help="processes that decode image files")
@@ -18,17 +18,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn eval")
     from ftbnn.training.named import evaluate_named
+    from ftbnn.zoo import PREFIX, card, resolve
 
     if args.workers < 0:
         raise UserError(f"--workers must be 0 or more, not {args.workers}")
-    if args.checkpoint.suffix == ".ftbnn":
+    path = resolve(args.checkpoint)
+    if path.suffix == ".ftbnn":
         from ftbnn.experiments.deploying import evaluate_file
 
-        if args.data is None:
+        shipped = args.checkpoint.startswith(PREFIX)
+        data = args.data or (card(args.checkpoint.removeprefix(PREFIX))["data"] if shipped else None)
+        if data is None:
             raise UserError("a .ftbnn file does not say what it was trained on: give --data")
-        scores = evaluate_file(args.checkpoint, args.data, args.data_dir, workers=args.workers)
+        scores = evaluate_file(path, data, args.data_dir, workers=args.workers)
+        scores["checkpoint"] = args.checkpoint
     else:
-        scores = evaluate_named(args.checkpoint, args.data, args.data_dir, workers=args.workers)
+        scores = evaluate_named(path, args.data, args.data_dir, workers=args.workers)
     if args.json:
         print_json(scores)
         return

@@ -10,6 +10,9 @@ from ftbnn.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: the run's name with .ftbnn or .onnx")
+    parser.add_argument("--zoo", metavar="NAME", help="evaluate both and write NAME.ftbnn and its card into the zoo")
+    parser.add_argument("--zoo-dir", type=Path, metavar="DIR", help="another folder for --zoo than the package's")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where the data set of --zoo is")
     parser.add_argument("--format", choices=("ftbnn", "onnx"), default="ftbnn", help="default: ftbnn")
 
 
@@ -17,6 +20,9 @@ def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn export")
     from ftbnn.experiments.deploying import export_run
 
+    if args.zoo:
+        _ship(args)
+        return
     out = args.out or Path(f"{args.checkpoint.resolve().stem or 'model'}.{args.format}")
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
@@ -32,3 +38,17 @@ def run(args: argparse.Namespace) -> None:
         )
     elif report["median_error"] is not None:
         print(f"checked in ONNX Runtime: median error {report['median_error']:.1e}")
+
+
+def _ship(args: argparse.Namespace) -> None:
+    from ftbnn.experiments.shipping import ship
+    from ftbnn.zoo import FOLDER
+
+    if args.out or args.format != "ftbnn":
+        raise UserError("--zoo names its files itself; leave -o and --format out (--zoo-dir chooses the folder)")
+    card = ship(args.checkpoint, args.zoo, args.data_dir, args.zoo_dir or FOLDER)
+    if args.json:
+        print_json(card)
+        return
+    accuracy = f"checkpoint {card['checkpoint_top1']:.2f} %, packed {card['packed_top1']:.2f} % on {card['data']}"
+    print(f"{card['path']}: {size(card['size_bytes'])}; {accuracy}; {card['latency_ms']:.3f} ms an image")

@@ -1,13 +1,12 @@
 """inspect: what a .ftbnn file holds, operator by operator. Needs no PyTorch."""
 
 import argparse
-from pathlib import Path
 
 from ftbnn.cli.output import print_json, size, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a .ftbnn file")
+    parser.add_argument("model", help="a .ftbnn file, or zoo:NAME")
     parser.add_argument("--profile", action="store_true", help="run it on a grey image and show where the time goes")
     parser.add_argument("--threads", type=int, default=1, help="threads of --profile (default: 1)")
 
@@ -16,21 +15,23 @@ def run(args: argparse.Namespace) -> None:
     import numpy as np
 
     from ftbnn.runtime import load
+    from ftbnn.zoo import resolve
 
-    model = load(args.model, threads=args.threads)
+    path = resolve(args.model)
+    model = load(path, threads=args.threads)
     rows = model.operators()
     times = []
     if args.profile:
         channels, height, width = model.input_shape
         times = model.profile(np.full((1, height, width, channels), 128, np.uint8))[1:]
         rows = [row | {"time_ms": t.time_ms, "gmacs_per_s": t.gmacs_per_s} for row, t in zip(rows, times, strict=True)]
-    file_bytes = args.model.stat().st_size
+    file_bytes = path.stat().st_size
     if args.json:
         facts = {"name": model.name, "input_shape": model.input_shape, "classes": model.class_names}
         print_json(facts | {"size_bytes": file_bytes, "isa": model.isa, "operators": rows})
         return
     shape = "x".join(map(str, model.input_shape))
-    print(f"{model.name or args.model.name}: {size(file_bytes)}, input {shape}, {len(model.class_names)} class names")
+    print(f"{model.name or path.name}: {size(file_bytes)}, input {shape}, {len(model.class_names)} class names")
     header = ["operator", "kind", "output", "MACs M", "weight bits", "weights"]
     cells = [
         [

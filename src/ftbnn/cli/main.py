@@ -7,7 +7,21 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ftbnn.cli import bench, budget, curves, data, design, export, info, inspect, models, predict, train
+from ftbnn.cli import (
+    bench,
+    budget,
+    curves,
+    data,
+    design,
+    export,
+    info,
+    inspect,
+    models,
+    predict,
+    report,
+    reproduce,
+    train,
+)
 from ftbnn.cli import eval as evaluate
 from ftbnn.errors import Stopped, UserError
 
@@ -24,6 +38,8 @@ VERBS = {
     "inspect": inspect,
     "predict": predict,
     "bench": bench,
+    "reproduce": reproduce,
+    "report": report,
 }
 
 
@@ -60,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ftbnn {args.verb}: {error}", file=sys.stderr)
         return 2
     except Stopped as stopped:
-        print(f"ftbnn {args.verb}: stopped at {stopped}; everything is saved, go on with --resume", file=sys.stderr)
+        line = f"stopped at {stopped}; everything is saved, go on with {stopped.again}"
+        print(f"ftbnn {args.verb}: {line}", file=sys.stderr)
         return 128 + stopped.signal
     except BrokenPipeError:  # `ftbnn models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

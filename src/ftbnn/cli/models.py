@@ -1,4 +1,4 @@
-"""models: the networks that can be built by name."""
+"""models: the networks that can be built by name, and the trained ones that ship."""
 
 import argparse
 
@@ -7,9 +7,13 @@ from ftbnn.cli.output import print_json, require_torch, table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("filter", nargs="?", default="", help="show only names that contain this text")
+    parser.add_argument("--zoo", action="store_true", help="the trained networks: `ftbnn predict zoo:NAME photo.jpg`")
 
 
 def run(args: argparse.Namespace) -> None:
+    if args.zoo:
+        _run_zoo(args)
+        return
     require_torch("ftbnn models")
     from ftbnn.errors import unknown
     from ftbnn.models import REGISTRY
@@ -33,3 +37,20 @@ def run(args: argparse.Namespace) -> None:
         return
     print(table(["name", "what it is"], [[name, entry.about] for name, entry in entries.items()]))
     print("\nAny derived network: ftbnn-dDEPTH-gGROUPS-vWIDTH, DEPTH 18, 34 or 44. Your own: FILE.py:FACTORY.")
+
+
+def _run_zoo(args: argparse.Namespace) -> None:
+    from ftbnn import zoo
+    from ftbnn.errors import unknown
+    from ftbnn.experiments.report import zoo_table
+
+    cards = [zoo.card(name) for name in zoo.names() if args.filter in name]
+    if not cards:
+        raise unknown("zoo network", args.filter, zoo.names())
+    if args.json:
+        print_json(cards)
+        return
+    listed = zoo_table()
+    print(table(listed.header, [row for row in listed.cells() if args.filter in row[0]]))
+    if len(cards) == 1:
+        print(*["", "made by", *(f"  {command}" for command in cards[0]["commands"])], sep="\n")

@@ -26,7 +26,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def _is_number(text: str) -> bool:
     bare = text.removesuffix("%").removesuffix("M").strip().lstrip("+~")
-    return bare == "" or bare.removeprefix("-").replace(".", "", 1).isdigit()
+    return bare in ("", "\u2013") or bare.removeprefix("-").replace(".", "", 1).isdigit()
 
 
 def print_json(value: Any) -> None:

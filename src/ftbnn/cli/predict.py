@@ -9,7 +9,7 @@ from ftbnn.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a .ftbnn file")
+    parser.add_argument("model", help="a .ftbnn file, or zoo:NAME")
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="picture files of any size")
     parser.add_argument("--top", type=int, default=5, help="how many classes to show")
     parser.add_argument("--threads", type=int, help="default: one per core")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ftbnn.data import Source
 from ftbnn.data import load as load_data
 from ftbnn.data.batches import Batches
 from ftbnn.data.imagefolder import SIZE, TEST_SIDE
@@ -57,6 +58,29 @@ def export_run(path: Path, out: Path, *, onnx: bool = False) -> dict[str, Any]:
         "top1_agreement": agreement.top1,
         "median_error": agreement.median_error,
     }
+
+
+def last_checkpoint(run: Path) -> Path:
+    """The checkpoint after the last epoch of a run (of its last step, if it has several)."""
+    steps = sorted(run.glob("step*"))
+    return (steps[-1] if steps else run) / "last.pt"
+
+
+def compare_file(checkpoint: Path, file: Path, source: Source) -> dict[str, Any]:
+    """Accuracy of a checkpoint and of its file, and how often their answers agree, over the test split (in %)."""
+    network, _ = load_network(checkpoint)
+    model = load_file(file)
+    hits = packed_hits = same = count = 0
+    for batch in Batches(source.val, source.spec, batch_size=256, shuffle=False).epoch(0):
+        if not len(batch):
+            continue
+        with torch.no_grad():
+            answers = network(batch.images).argmax(1).numpy()
+        packed, labels = model(batch.images.numpy()).argmax(1), batch.labels.numpy()
+        hits, packed_hits = hits + (answers == labels).sum(), packed_hits + (packed == labels).sum()
+        same, count = same + (answers == packed).sum(), count + len(labels)
+    shares = {"checkpoint_top1": hits, "packed_top1": packed_hits, "agreement": same}
+    return {key: 100 * float(value) / count for key, value in shares.items()} | {"val_images": count}
 
 
 def evaluate_file(path: Path, data: str, data_dir: Path | None, *, workers: int = 0) -> dict[str, Any]:

@@ -1,114 +1,136 @@
-"""Table 4, left: the budgets of the 20 derived networks, ours counted from the built modules, beside the paper's."""
+"""Table 4, left: group execution. The paper's 20 budgets in full; depths and groups trained at one equal budget."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from functools import cache
+from statistics import fmean
 
-from ftbnn.budget import CONVENTIONS, PAPER, Budget, count
-from ftbnn.models import build, find
-from ftbnn.models.skeleton import skeleton
+from ftbnn.budget import Design
+from ftbnn.data import Spec
+from ftbnn.experiments.budgets import PRINTED, budget_rows, reference_rows
+from ftbnn.experiments.claims import Claim, judge, spread, values
+from ftbnn.experiments.counting import design
+from ftbnn.experiments.drawing import canvas, curves
+from ftbnn.experiments.queue import Ask, Job, Record
+from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.training.named import LARGEST_SMALL_IMAGE
 
-MEGA = 1e6
-INPUT = (3, 224, 224)
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A row as the paper prints it."""
-
-    layers: int
-    groups: int
-    budget: int
-    flops_m: float
-    bops_m: float
-    params_m: float
-    train_top1: float
-    val_top1: float
-
-    @property
-    def model(self) -> str:
-        return f"ftbnn-d{self.layers}-g{self.groups}-{self.budget}m"
+TITLE = "Table 4: derived networks and groups"
+ABOUT = (
+    "At an equal budget more groups allow a wider network. The paper finds that 18 layers gain nothing from groups "
+    "and that 34 layers do, in training and in test accuracy. Here the widths come from `ftbnn design` at one "
+    "budget for the data's image size. The 20 budgets of the paper's own networks are counted, not trained."
+)
+DEPTHS, GROUPS = (34, 18), (1, 5, 3)
+AT_BUDGET = 90  # the paper's rows that stand beside ours: its smaller budget has all of these depths and groups
+PAPER = {(row.layers, row.groups): row for row in PRINTED if row.budget == AT_BUDGET}
 
 
-PRINTED = (
-    Printed(18, 1, 90, 19.0, 4516, 1.66, 61.0, 61.9),
-    Printed(18, 3, 90, 23.1, 4580, 2.06, 61.6, 61.9),
-    Printed(18, 5, 90, 25.8, 4301, 2.28, 62.2, 61.9),
-    Printed(18, 8, 90, 28.7, 3988, 2.55, 61.5, 61.1),
-    Printed(34, 1, 90, 19.3, 4176, 1.32, 58.8, 61.0),
-    Printed(34, 3, 90, 23.8, 4005, 1.59, 60.6, 62.0),
-    Printed(34, 5, 90, 27.0, 3829, 1.79, 61.8, 62.5),
-    Printed(34, 8, 90, 30.1, 3577, 1.97, 61.9, 62.0),
-    Printed(18, 1, 135, 21.1, 7399, 2.42, 66.1, 64.8),
-    Printed(18, 3, 135, 26.2, 7285, 2.88, 66.6, 64.5),
-    Printed(18, 5, 135, 29.9, 7031, 3.22, 67.2, 64.2),
-    Printed(18, 8, 135, 34.0, 6717, 3.60, 66.4, 63.4),
-    Printed(34, 1, 135, 21.6, 6994, 1.99, 63.5, 64.5),
-    Printed(34, 3, 135, 27.4, 6639, 2.31, 65.8, 65.3),
-    Printed(34, 5, 135, 31.5, 6412, 2.56, 66.8, 65.5),
-    Printed(34, 8, 135, 36.0, 6090, 2.83, 67.3, 65.0),
-    Printed(44, 1, 135, 22.1, 6847, 2.07, 62.4, 63.3),
-    Printed(44, 3, 135, 28.5, 6512, 2.33, 65.3, 64.8),
-    Printed(44, 5, 135, 32.9, 6251, 2.55, 66.4, 65.3),
-    Printed(44, 8, 135, 37.5, 5947, 2.76, 66.9, 65.3),
+def _claim(text: str, layers: int, score: str, *, equal: bool = False) -> Claim:
+    more, less = PAPER[layers, 5], PAPER[layers, 1]
+    paper = more.val_top1 - less.val_top1 if score == "top1" else more.train_top1 - less.train_top1
+    return Claim(text, f"d{layers}-g5", f"d{layers}-g1", paper, score, equal)
+
+
+CLAIMS = (
+    _claim("34 layers: 5 groups beat 1 in test accuracy", 34, "top1"),
+    _claim("34 layers: 5 groups beat 1 in training accuracy", 34, "train_top1"),
+    _claim("18 layers: groups change nothing in test accuracy", 18, "top1", equal=True),
+    _claim("18 layers: 5 groups beat 1 in training accuracy", 18, "train_top1"),
+    Claim("with 5 groups 34 layers beat 18", "d34-g5", "d18-g5", 0.6),
+    Claim("without groups 18 layers beat 34", "d18-g1", "d34-g1", 0.9),
 )
 
 
-def _count(model: str) -> Budget:
-    with skeleton():
-        module = build(model)
-    return count(module, INPUT)
+@cache
+def _widest(layers: int, groups: int, limit: float, spec: Spec) -> Design:
+    best, _ = design(
+        layers=layers,
+        groups=groups,
+        limit=limit,
+        image_size=spec.image_size,
+        classes=spec.classes,
+        in_channels=spec.channels,
+        stem="small" if spec.image_size <= LARGEST_SMALL_IMAGE else "imagenet",
+    )
+    return best
 
 
-def budget_rows() -> Iterator[dict[str, Any]]:
-    """The 20 networks, each built and counted, with the paper's numbers beside."""
-    for row in PRINTED:
-        ours = _count(row.model)
-        yield {
-            "model": row.model,
-            "layers": row.layers,
-            "groups": row.groups,
-            "v": find(row.model).builder.keywords["v"],  # type: ignore[attr-defined]
-            "flops_m": ours.flops / MEGA,
-            "bops_m": ours.bops / MEGA,
-            "params_m": ours.params / MEGA,
-            "budget_m": ours.budget / MEGA,
-            "paper_flops_m": row.flops_m,
-            "paper_bops_m": row.bops_m,
-            "paper_params_m": row.params_m,
-        }
+def _design(layers: int, groups: int, ask: Ask) -> Design:
+    return _widest(layers, groups, 1e6 * ask.budget_m, ask.source.spec)
 
 
-def reference_rows() -> list[dict[str, Any]]:
-    """The other figures the paper prints about budgets: (what, paper's, ours)."""
-    conv_only = CONVENTIONS["conv-only"]
-    undoubled = replace(PAPER, name="paper, not doubled", doubled=False)
-    baseline, bireal18, bireal34 = (_count(name) for name in ("ftbnn18", "bireal18", "bireal34"))
-    purified = _count("ftbnn-d18-g1-90m")
+def jobs(ask: Ask) -> list[Job]:
+    """Most telling first: 34 layers with and without groups, then 18, then 3 groups, then further seeds."""
+    order = [(34, 1), (34, 5), (18, 1), (18, 5), (34, 3), (18, 3)]
     return [
-        {
-            "what": "ftbnn18 budget, conv-only (M)",
-            "paper": "~163",
-            "ours": baseline.under(conv_only).budget / MEGA,
-        },
-        {
-            "what": "bireal18 budget, conv-only (M)",
-            "paper": "~163",
-            "ours": bireal18.under(conv_only).budget / MEGA,
-        },
-        {
-            "what": "bireal34 budget, conv-only (M)",
-            "paper": "193",
-            "ours": bireal34.under(conv_only).budget / MEGA,
-        },
-        {
-            "what": "binary share of the baseline (%)",
-            "paper": "15",
-            "ours": 100 * baseline.under(undoubled).binary_share,
-        },
-        {
-            "what": "binary share of the purified 18/G1 (%)",
-            "paper": "77",
-            "ours": 100 * purified.under(undoubled).binary_share,
-        },
+        Job(f"d{layers}-g{groups}", f"ftbnn-d{layers}-g{groups}-v{_design(layers, groups, ask).width}", seed, None)
+        for seed in range(ask.seeds)
+        for layers, groups in order
     ]
+
+
+def show(ask: Ask, records: Sequence[Record]) -> Shown:
+    columns = (
+        Column("layers", "layers"),
+        Column("groups", "groups"),
+        Column("v", "v"),
+        Column("budget_m", "budget M", ".3f"),
+        Column("paper_train", f"paper train (~{AT_BUDGET} M)", ".1f"),
+        Column("train_top1", "ours train", ".2f"),
+        Column("paper_val", "paper top-1", ".1f"),
+        Column("top1", f"ours top-1 ({ask.data})", ".2f"),
+        Column("spread", "± over seeds", ".2f"),
+        Column("seeds", "seeds"),
+    )
+    rows = []
+    for layers in sorted(DEPTHS):
+        for groups in sorted(GROUPS):
+            variant, made = f"d{layers}-g{groups}", _design(layers, groups, ask)
+            top1, trained = values(records, variant), values(records, variant, "train_top1")
+            rows.append(
+                {
+                    "layers": layers,
+                    "groups": groups,
+                    "v": made.width,
+                    "budget_m": made.budget.budget / 1e6,
+                    "paper_train": PAPER[layers, groups].train_top1,
+                    "train_top1": fmean(trained) if trained else None,
+                    "paper_val": PAPER[layers, groups].val_top1,
+                    "top1": fmean(top1) if top1 else None,
+                    "spread": spread(top1),
+                    "seeds": len(top1),
+                }
+            )
+    caption = f"Equal budget ({ask.budget_m:g} M): paper on ImageNet, ours on {ask.data}, {ask.epochs} epochs"
+    with canvas(ask.out / "table4.png", rows=2, size=(6.4, 8)) as axes:
+        for axis, layers in zip(axes, sorted(DEPTHS), strict=True):
+            groups_of = {
+                f"G = {g}": [r for r in records if r["variant"] == f"d{layers}-g{g}" and not r["story"]]
+                for g in sorted(GROUPS)
+            }
+            axis.set_title(f"{layers} layers")
+            if drawn := {label: done for label, done in groups_of.items() if done}:
+                curves(axis, drawn, train=True)
+    picture = Picture("table4.png", "Training and test accuracy at equal budget; mean over seeds")
+    return Shown([Table("groups", caption, columns, rows), judge(CLAIMS, records), *_budgets()], [picture])
+
+
+@cache
+def _budgets() -> tuple[Table, Table]:
+    columns = (
+        Column("layers", "layers"),
+        Column("groups", "groups"),
+        Column("v", "v"),
+        Column("paper_flops_m", "paper FLOPs M", ".1f"),
+        Column("flops_m", "ours", ".3f"),
+        Column("paper_bops_m", "paper BOPs M", ".0f"),
+        Column("bops_m", "ours", ".2f"),
+        Column("paper_params_m", "paper Params M", ".2f"),
+        Column("params_m", "ours", ".4f"),
+        Column("budget_m", "budget M", ".2f"),
+    )
+    also = (Column("what", "also printed"), Column("paper", "paper"), Column("ours", "ours", ".2f"))
+    return (
+        Table("budgets", "The paper's 20 derived networks, counted", columns, list(budget_rows())),
+        Table("references", "Other budgets the paper prints", also, reference_rows()),
+    )

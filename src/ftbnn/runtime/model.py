@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ftbnn import _native
 from ftbnn.errors import UserError
 from ftbnn.runtime.images import centre_view
+from ftbnn.zoo import resolve
 
 Images = NDArray[Any] | Sequence[NDArray[Any]]
 
@@ -116,5 +117,5 @@ class Model:
 
 
 def load(source: str | Path | bytes, *, threads: int | None = None) -> Model:
-    """Opens a .ftbnn file, or its bytes. Raises FormatError if it is not one, UserError if it cannot be read."""
-    return Model(source, threads=threads)
+    """Opens a .ftbnn file, its bytes, or `zoo:NAME`. Raises FormatError if it is not one, UserError if unreadable."""
+    return Model(source if isinstance(source, bytes) else resolve(source), threads=threads)

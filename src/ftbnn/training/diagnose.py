@@ -10,7 +10,11 @@ from ftbnn.nn import BConv
 
 
 class Diverged(UserError):
-    """The loss is not finite or has exploded."""
+    """The loss is not finite or has exploded: `what` happened, and advice."""
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(f"{what}. {advice}")
+        self.what = what
 
 
 def first_bad_layer(network: nn.Module, images: Tensor) -> str:

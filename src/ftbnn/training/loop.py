@@ -192,7 +192,7 @@ class Loop:
 
     def _diverged(self, what: str, advice: str) -> Diverged:
         kept = f"{self.run_dir.last} is from before" if self.run_dir.last.exists() else "nothing was saved yet"
-        return Diverged(f"{what}. The last good checkpoint is kept ({kept}); {advice}")
+        return Diverged(what, f"The last good checkpoint is kept ({kept}); {advice}")
 
     def _micro_batches(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor, bool]]:
         """(images, labels, is last): as many parts as the recipe accumulates, of two images at least for BatchNorm."""

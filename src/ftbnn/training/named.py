@@ -41,6 +41,7 @@ def plan(
     data: str,
     *,
     data_dir: Path | None = None,
+    source: Source | None = None,
     recipe: str | None = None,
     settings: dict[str, str] | None = None,
     out: Path | None = None,
@@ -48,8 +49,8 @@ def plan(
     stem: str | None = None,
     image_size: int | None = None,
 ) -> Plan:
-    """Resolves names and defaults, and checks that the network runs on the data's images."""
-    source = load(data, data_dir, image_size=image_size)
+    """Resolves names and defaults, and checks that the network runs on the data's images. `source`: `data`, loaded."""
+    source = source or load(data, data_dir, image_size=image_size)
     spec = source.spec
     for name, value in (("--width", width), ("--image-size", image_size)):
         if value is not None and value < 1:

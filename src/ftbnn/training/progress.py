@@ -10,14 +10,14 @@ PLAIN_EVERY_S = 30.0
 
 
 class Progress:
-    """Counts images towards a total, on standard error. `quiet` says nothing."""
+    """Counts images (or another `unit`) towards a total, on standard error. `quiet` says nothing."""
 
-    def __init__(self, total: int, done: int = 0, *, quiet: bool = False) -> None:
-        self.total, self.done, self.quiet = total, done, quiet
+    def __init__(self, total: int, done: int = 0, *, quiet: bool = False, unit: str = "img") -> None:
+        self.total, self.done, self.quiet, self.unit = total, done, quiet, unit
         self.started, self.first, self.spoke = time.monotonic(), done, time.monotonic()
         self.bar: tqdm[None] | None = None
         if not quiet and sys.stderr.isatty():
-            self.bar = tqdm(total=total, initial=done, unit="img", unit_scale=True, dynamic_ncols=True, smoothing=0.05)
+            self.bar = tqdm(total=total, initial=done, unit=unit, unit_scale=True, dynamic_ncols=True, smoothing=0.05)
 
     def advance(self, images: int, state: str) -> None:
         self.done += images
@@ -28,7 +28,7 @@ class Progress:
             self.spoke = time.monotonic()
             rate = (self.done - self.first) / (self.spoke - self.started)
             left = timedelta(seconds=round((self.total - self.done) / rate)) if rate else "unknown time"
-            self.say(f"{state}  {rate:.0f} img/s, {left} left")
+            self.say(f"{state}  {rate:.{0 if rate >= 10 else 3}f} {self.unit}/s, {left} left")
 
     def say(self, line: str) -> None:
         """A line that stays."""

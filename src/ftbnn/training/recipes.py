@@ -14,6 +14,11 @@ NAIVE_CIFAR = replace(NAIVE_COSINE, name="naive-cifar", batch_size=128, lr=5e-3,
 NAIVE_MNIST = replace(NAIVE_CIFAR, name="naive-mnist", epochs=10)
 NAIVE_DIGITS = replace(NAIVE_CIFAR, name="naive-digits", epochs=30, batch_size=64)
 
+# For a network that will be used: longer, at a gentler rate, with softened labels.
+BEST_CIFAR = replace(NAIVE_CIFAR, name="best-cifar", epochs=120, lr=2e-3, warmup_epochs=1.0, label_smoothing=0.1)
+BEST_MNIST = replace(BEST_CIFAR, name="best-mnist", epochs=30)
+BEST_DIGITS = replace(BEST_CIFAR, name="best-digits", epochs=100, batch_size=64)
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -43,6 +48,9 @@ RECIPES: dict[str, Recipe | Steps] = {
     "naive-cifar": NAIVE_CIFAR,
     "naive-mnist": NAIVE_MNIST,
     "naive-digits": NAIVE_DIGITS,
+    "best-cifar": BEST_CIFAR,
+    "best-mnist": BEST_MNIST,
+    "best-digits": BEST_DIGITS,
     "multi-step": _multi_step(replace(NAIVE, lr=1e-3), "", 75),
     "multi-step-cifar": _multi_step(replace(NAIVE_CIFAR, lr=2e-3), "-cifar", 60),
     "multi-step-mnist": _multi_step(replace(NAIVE_MNIST, lr=2e-3), "-mnist", 6),

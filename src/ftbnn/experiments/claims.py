@@ -1,0 +1,87 @@
+"""The paper's claims against ours: a difference counts if it is more than twice its standard error over the seeds."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from ftbnn.experiments.result import Column, Table
+
+COLUMNS = (
+    Column("claim", "claim of the paper"),
+    Column("paper", "paper: difference", "+.1f"),
+    Column("ours", "ours: difference", "+.2f"),
+    Column("noise", "2 standard errors", ".2f"),
+    Column("verdict", "here"),
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`more` scores above `less` (`equal`: about the same), by as much as the paper prints, if it does."""
+
+    text: str
+    more: str
+    less: str
+    paper: float | None
+    score: str = "top1"
+    equal: bool = False
+
+
+def values(records: Sequence[dict[str, Any]], variant: str, score: str = "top1") -> list[float]:
+    """The scores of a variant's seeds; `a.b` looks inside."""
+    found = []
+    for record in records:
+        value: Any = record if record["variant"] == variant else None
+        for key in score.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            found.append(float(value))
+    return found
+
+
+def spread(samples: Sequence[float]) -> float | None:
+    """The standard deviation over seeds; None of a single one."""
+    return pooled([samples]) if len(samples) > 1 else None
+
+
+def pooled(groups: Sequence[Sequence[float]]) -> float | None:
+    """One standard deviation for several groups, each around its own mean."""
+    freedom = sum(len(group) - 1 for group in groups if group)
+    if freedom < 1:
+        return None
+    return math.sqrt(sum((value - fmean(group)) ** 2 for group in groups if group for value in group) / freedom)
+
+
+def judge(claims: Sequence[Claim], records: Sequence[dict[str, Any]]) -> Table:
+    """A row per claim whose runs are there. The spread is pooled over all variants that have several seeds."""
+    variants = list(dict.fromkeys(record["variant"] for record in records))
+    rows = []
+    for claim in claims:
+        more, less = (values(records, variant, claim.score) for variant in (claim.more, claim.less))
+        if not more or not less:
+            continue
+        deviation = pooled([values(records, variant, claim.score) for variant in variants])
+        difference = fmean(more) - fmean(less)
+        noise = None if deviation is None else 2 * deviation * math.sqrt(1 / len(more) + 1 / len(less))
+        rows.append(
+            {
+                "claim": claim.text,
+                "paper": claim.paper,
+                "ours": difference,
+                "noise": noise,
+                "verdict": _verdict(difference, noise, equal=claim.equal),
+            }
+        )
+    return Table("claims", "Claims: the difference against the noise of the seeds", COLUMNS, rows)
+
+
+def _verdict(difference: float, noise: float | None, *, equal: bool) -> str:
+    if noise is None:
+        return "one seed: not judged"
+    if abs(difference) <= noise:
+        return "holds" if equal else "within noise"
+    if equal:
+        return "does not hold"
+    return "holds" if difference > 0 else "does not hold: reversed"

@@ -1,0 +1,118 @@
+"""Deployment: each trained network as one file in the native engine: size, agreement and latency beside its peers."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ftbnn import _native
+from ftbnn.bench.net import Comparison, compare
+from ftbnn.experiments.deploying import compare_file, export_run, last_checkpoint
+from ftbnn.experiments.drawing import canvas
+from ftbnn.experiments.queue import OUTCOME, Ask, Job, Record
+from ftbnn.experiments.result import Column, Picture, Shown, Table, dumps
+from ftbnn.experiments.table3 import job
+from ftbnn.export import ExportError
+from ftbnn.files import write_atomically
+
+TITLE = "Deployment: size, agreement, latency"
+ABOUT = (
+    "Every network (but the toys) that the other experiments have trained on the same data (seed 0, last epoch), "
+    "packed into one file and run by the native engine: its accuracy and its answers over the whole test set beside "
+    "those of the checkpoint, and the latency of one image on one thread beside the fastest of ONNX Runtime, OpenVINO "
+    "and PyTorch, for the same binary network and for a real-valued ResNet-18 of the same width (`ftbnn bench net`)."
+)
+ROUNDS = 5
+
+
+def jobs(ask: Ask) -> list[Job]:
+    return [job("ftbnn18", 0, ask)]
+
+
+def show(ask: Ask, records: Sequence[Record]) -> Shown:  # noqa: ARG001 - it takes the runs of all experiments
+    rows = [_row(place, record, ask) for place, record in _finished(ask)]
+    columns = (
+        Column("network", "network"),
+        Column("checkpoint_top1", f"checkpoint top-1 ({ask.data})", ".2f"),
+        Column("packed_top1", "packed top-1", ".2f"),
+        Column("agreement", "same answer %", ".2f"),
+        Column("file_kb", "file kB", ".1f"),
+        Column("fp32_kb", "as fp32 kB", ".1f"),
+        Column("native_ms", "native ms", ".3f"),
+        Column("binary_ms", "same network, best peer ms", ".3f"),
+        Column("binary_engine", "which"),
+        Column("fp32_ms", "fp32 ResNet-18 ms", ".3f"),
+        Column("int8_ms", "int8 ResNet-18 ms", ".3f"),
+    )
+    caption = f"One image of {ask.data}, one thread, least over the turns; kernels: {_native.isa_in_use()}"
+    pictures = []
+    if rows:
+        _draw(ask, rows)
+        pictures = [Picture("deploy.png", "Latency of one image on one thread; the file's size beside the name")]
+    return Shown([Table("deploy", caption, columns, rows)], pictures)
+
+
+def _finished(ask: Ask) -> list[tuple[Path, Record]]:
+    """Seed 0 of every variant trained on this data, in this folder or a sibling; the first one found counts."""
+    found: dict[tuple[Any, ...], tuple[Path, Record]] = {}
+    for path in sorted(ask.out.parent.glob(f"*/runs/*/{OUTCOME}")):
+        record = json.loads(path.read_text())
+        is_toy = record["variant"].startswith("toy-")
+        if record["seed"] == 0 and record["data"] == ask.data and record["state"] == "finished" and not is_toy:
+            width = record["made_of"]["settings"].get("width")
+            key = (record["variant"], width, tuple(recipe["epochs"] for recipe in record["recipes"]))
+            found.setdefault(key, (path.parent, record))
+    return list(found.values())
+
+
+def _row(run: Path, record: Record, ask: Ask) -> dict[str, Any]:
+    """Measured once: the row is kept beside the file."""
+    folder = ask.out / "runs" / "files"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{run.parent.parent.name}-{record['name']}"
+    kept = folder / f"{name}.json"
+    if kept.exists():
+        row: dict[str, Any] = json.loads(kept.read_text())
+        return row
+    checkpoint, file = last_checkpoint(run), folder / f"{name}.ftbnn"
+    width = record["made_of"]["settings"].get("width")
+    row = {"network": record["variant"] + (f", width {width}" if width else "")}
+    try:
+        report = export_run(checkpoint, file)
+    except ExportError:
+        return row | {"checkpoint_top1": record["top1"]}
+    row |= compare_file(checkpoint, file, ask.source)
+    row |= {"file_kb": report["size_bytes"] / 1e3, "fp32_kb": report["fp32_bytes"] / 1e3}
+    row |= _latencies(file, width or ask.width)
+    write_atomically(kept, (dumps(row) + "\n").encode())
+    return row
+
+
+def _latencies(file: Path, width: int) -> dict[str, Any]:
+    """The least milliseconds of an image: ours, and the fastest peer's of each precision."""
+    measured = compare(Comparison(names=[str(file)], rounds=ROUNDS, width=width), lambda _: None).rows
+    row: dict[str, Any] = {"native_ms": next(r["min_ms"] for r in measured if r["engine"] == "ftbnn")}
+    for precision in ("binary", "fp32", "int8"):
+        rivals = [r for r in measured if r["engine"] != "ftbnn" and r["precision"] == precision]
+        if rivals:
+            best = min(rivals, key=lambda r: r["min_ms"])
+            row |= {f"{precision}_ms": best["min_ms"], f"{precision}_engine": best["engine"]}
+    return row
+
+
+def _draw(ask: Ask, rows: Sequence[dict[str, Any]]) -> None:
+    ways = {
+        "native_ms": "native",
+        "binary_ms": "same network, best peer",
+        "fp32_ms": "fp32 ResNet-18, best peer",
+        "int8_ms": "int8 ResNet-18, best peer",
+    }
+    with canvas(ask.out / "deploy.png", size=(6.4, 1.5 + 0.5 * len(rows))) as axes:
+        for number, (key, label) in enumerate(ways.items()):
+            places = [line + 0.2 * (1.5 - number) for line in range(len(rows))]
+            axes.barh(places, [row.get(key) or 0 for row in reversed(rows)], 0.18, color=f"C{number}", label=label)
+        names = [f"{row['network']}\n{row.get('file_kb', 0):.0f} kB" for row in reversed(rows)]
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_xlabel("ms for one image")
+        axes.grid(axis="x", alpha=0.3)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize="small")

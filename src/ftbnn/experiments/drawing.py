@@ -1,0 +1,60 @@
+"""Pictures of results: a canvas without a screen, and training curves of several variants."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ftbnn.errors import UserError
+
+
+@contextmanager
+def canvas(path: Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4.2)) -> Iterator[Any]:
+    """Axes to draw on (an array if several); saved to `path` at the end."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise UserError("drawing needs matplotlib: pip install 'ftbnn[train]'") from error
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
+    try:
+        yield axes
+        temporary = path.with_name(f".{path.name}")
+        figure.savefig(temporary, dpi=140, format="png", metadata={"Software": None})
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"cannot write the picture {path}: {error.strerror or error}") from error
+    finally:
+        plt.close(figure)
+
+
+def curves(axes: Any, groups: Mapping[str, Sequence[dict[str, Any]]], *, train: bool = False) -> None:
+    """Test top-1 (solid, right) and training loss (dashed, left) over the epochs; the mean over a group's records.
+
+    `train` draws training top-1 (dotted) in the place of the loss.
+    """
+    accuracies = axes if train else axes.twinx()
+    for index, (label, records) in enumerate(groups.items()):
+        shortest = min(len(record["epochs"]) for record in records)
+        epochs, color = range(1, shortest + 1), f"C{index}"
+
+        def mean(key: str, records: Sequence[dict[str, Any]] = records, count: int = shortest) -> Any:
+            return np.mean([[row[key] for row in record["epochs"][:count]] for record in records], axis=0)
+
+        tests = mean("val_top1")
+        accuracies.plot(epochs, tests, ".-", color=color, label=f"{label}: {tests[-1]:.1f} %")
+        if train:
+            accuracies.plot(epochs, mean("train_top1"), ".:", color=color)
+        else:
+            axes.plot(epochs, mean("train_loss"), ".--", color=color)
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("top-1 in % (solid: test, dotted: training)" if train else "training loss (dashed)")
+    if not train:
+        axes.set_ylim(bottom=0)
+        accuracies.set_ylabel("test top-1 in % (solid)")
+    accuracies.grid(alpha=0.3)
+    accuracies.legend(loc="best", fontsize="small")

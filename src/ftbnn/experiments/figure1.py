@@ -1,0 +1,75 @@
+"""Figure 1, right: training curves of Bi-Real Net and FTBNN under the same recipe."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from ftbnn.experiments.claims import Claim, judge, spread, values
+from ftbnn.experiments.drawing import canvas, curves
+from ftbnn.experiments.queue import Ask, Job, Record
+from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.experiments.table3 import job
+
+TITLE = "Figure 1: training curves"
+ABOUT = (
+    "The paper trains Bi-Real Net and FTBNN from scratch with one recipe and shows that FTBNN trains faster: a "
+    "lower training loss and a higher accuracy at every epoch. The runs are those of table 3."
+)
+LABELS = {"bireal18": "Bi-Real Net 18", "ftbnn18": "FTBNN 18"}
+PAPER = {"bireal18": 52.3, "ftbnn18": 60.2}
+CLAIMS = (Claim("FTBNN ends above Bi-Real Net", "ftbnn18", "bireal18", 7.9),)
+
+
+def jobs(ask: Ask) -> list[Job]:
+    return [job(variant, seed, ask) for seed in range(ask.seeds) for variant in ("ftbnn18", "bireal18")]
+
+
+def show(ask: Ask, records: Sequence[Record]) -> Shown:
+    columns = (
+        Column("model", "network"),
+        Column("paper_top1", "paper top-1 (ImageNet)", ".1f"),
+        Column("top1", f"ours top-1 ({ask.data})", ".2f"),
+        Column("spread", "± over seeds", ".2f"),
+        Column("train_loss", "last training loss", ".3f"),
+        Column("passed", "epochs to Bi-Real's last top-1"),
+        Column("seeds", "seeds"),
+    )
+    goal = values(records, "bireal18")
+    rows = []
+    for variant, label in LABELS.items():
+        done = [record for record in records if record["variant"] == variant and not record["story"]]
+        top1 = values(done, variant)
+        passed = [_first(record, fmean(goal)) for record in done] if goal else []
+        rows.append(
+            {
+                "model": label,
+                "paper_top1": PAPER[variant],
+                "top1": fmean(top1) if top1 else None,
+                "spread": spread(top1),
+                "train_loss": fmean(record["epochs"][-1]["train_loss"] for record in done) if done else None,
+                "passed": _mean_epoch(passed) if variant != "bireal18" else ask.epochs,
+                "seeds": len(done),
+            }
+        )
+    groups = {
+        label: [record for record in records if record["variant"] == variant and not record["story"]]
+        for variant, label in LABELS.items()
+    }
+    with canvas(ask.out / "figure1.png") as axes:
+        if drawn := {label: done for label, done in groups.items() if done}:
+            curves(axes, drawn)
+    caption = f"The end of training, and how soon FTBNN is where Bi-Real Net ends; {ask.epochs} epochs"
+    drawn_as = f"Training loss and test accuracy on {ask.data}, width {ask.width}; mean over seeds"
+    picture = Picture("figure1.png", drawn_as)
+    return Shown([Table("curves", caption, columns, rows), judge(CLAIMS, records)], [picture])
+
+
+def _mean_epoch(epochs: Sequence[int | None]) -> str | int | None:
+    reached = [epoch for epoch in epochs if epoch is not None]
+    if not epochs:
+        return None
+    return round(fmean(reached)) if len(reached) == len(epochs) else "not reached"
+
+
+def _first(record: Record, goal: float) -> int | None:
+    """The first epoch (from 1) whose test top-1 is at least `goal`."""
+    return next((k for k, row in enumerate(record["epochs"], start=1) if row["val_top1"] >= goal), None)

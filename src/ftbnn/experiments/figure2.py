@@ -1,0 +1,134 @@
+"""Figure 2: four toy networks on MNIST: accuracy, what binarization changes per layer, and the feature space."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ftbnn.data import ArraySplit, Source
+from ftbnn.data.transforms import normalise
+from ftbnn.errors import UserError
+from ftbnn.experiments.claims import Claim, judge, spread, values
+from ftbnn.experiments.drawing import canvas
+from ftbnn.experiments.queue import Ask, Job, Record
+from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.models import ToyNet
+from ftbnn.training.discrepancy import discrepancy
+from ftbnn.training.run import load_network
+
+TITLE = "Figure 2: four toy networks"
+ABOUT = (
+    "A real stem, two basic blocks and a classifier, trained without augmentation. The paper finds that binary "
+    "convolutions beat real ones when nothing else is non-linear, that PReLU and ReLU add to that although the "
+    "discrepancy between binary and real convolutions grows, and that ReLU separates the classes best. Its numbers "
+    "stand in a picture that its source does not hold, so ours stand alone. Separation is the scatter between the "
+    "classes over the scatter within them, in the features before the classifier; the pictures are t-SNE maps of "
+    "these features."
+)
+LABELS = {"toy-linear": "Linear", "toy-binary": "Binary", "toy-prelu": "PReLU", "toy-relu": "ReLU"}
+CLAIMS = (
+    Claim("Binary beats Linear", "toy-binary", "toy-linear", None),
+    Claim("PReLU beats Binary", "toy-prelu", "toy-binary", None),
+    Claim("ReLU beats Binary", "toy-relu", "toy-binary", None),
+    Claim("PReLU's discrepancy is above Binary's", "toy-prelu", "toy-binary", None, "measured.discrepancy"),
+    Claim("ReLU's discrepancy is above Binary's", "toy-relu", "toy-binary", None, "measured.discrepancy"),
+    Claim("ReLU separates the classes better than Binary", "toy-relu", "toy-binary", None, "measured.separation"),
+    Claim("ReLU separates the classes better than PReLU", "toy-relu", "toy-prelu", None, "measured.separation"),
+)
+MEASURED_IMAGES = 2000  # the first of the test split
+DRAWN_IMAGES = 1000
+DRAWN_SEED = 0
+
+
+def jobs(ask: Ask) -> list[Job]:
+    settings = {"augment": "none"}
+    return [
+        Job(model, model, seed, ask.width, settings=settings) for seed in range(ask.seeds) for model in reversed(LABELS)
+    ]
+
+
+def measure(run: Path, source: Source) -> dict[str, Any]:
+    """Discrepancy, separation and, for one seed, a map of the features; over the first images of the test split."""
+    network, _ = load_network(run / "last.pt")
+    assert isinstance(network, ToyNet)
+    if not isinstance(source.val, ArraySplit):
+        raise UserError("figure2 takes data sets that lie in memory: mnist, fashion-mnist, digits, cifar10")
+    images = normalise(source.val.images[:MEASURED_IMAGES], source.spec.mean, source.spec.std)
+    labels = source.val.labels[: len(images)]
+    layers = discrepancy(network, images)
+    with torch.no_grad():
+        features = network.features(images)
+    measured: dict[str, Any] = {
+        "discrepancy": fmean(layers.values()),
+        "discrepancy_per_layer": layers,
+        "separation": separation(features, labels),
+    }
+    if run.name.endswith(f"seed{DRAWN_SEED}"):
+        places = _map(features[:DRAWN_IMAGES])
+        measured["map"] = [[round(float(x), 2), round(float(y), 2)] for x, y in places]
+        measured["map_labels"] = "".join(chr(97 + int(label)) for label in labels[:DRAWN_IMAGES])
+    return measured
+
+
+def separation(features: Tensor, labels: Tensor) -> float:
+    """Mean squared distance of class means from the mean, over that of images from their class mean (per image)."""
+    own = torch.empty_like(features)
+    for label in set(labels.tolist()):
+        own[labels == label] = features[labels == label].mean(0)
+    between = (own - features.mean(0)).square().sum()
+    within = (features - own).square().sum()
+    return float(between / within)
+
+
+def _map(features: Tensor) -> Any:
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(features) - 1) / 3)
+    return TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(features.numpy())
+
+
+def show(ask: Ask, records: Sequence[Record]) -> Shown:
+    layers = list(next((r["measured"]["discrepancy_per_layer"] for r in records if "measured" in r), {}))
+    columns = [
+        Column("model", "network"),
+        Column("top1", f"top-1 ({ask.data})", ".2f"),
+        Column("spread", "± over seeds", ".2f"),
+        Column("least", "least", ".2f"),
+        Column("greatest", "greatest", ".2f"),
+        *(Column(layer, f"discrepancy, {layer.removesuffix('.conv')}", ".2f") for layer in layers),
+        Column("separation", "separation", ".3f"),
+        Column("seeds", "seeds"),
+    ]
+    rows = []
+    for variant, label in LABELS.items():
+        top1, apart = values(records, variant), values(records, variant, "measured.separation")
+        row: dict[str, Any] = {"model": label, "spread": spread(top1), "seeds": len(top1)}
+        if top1:
+            row |= {"top1": fmean(top1), "least": min(top1), "greatest": max(top1), "separation": fmean(apart)}
+            done = [r["measured"]["discrepancy_per_layer"] for r in records if r["variant"] == variant]
+            row |= {layer: fmean(one[layer] for one in done) for layer in layers}
+        rows.append(row)
+    _draw(ask, records)
+    caption = f"Four networks of {ask.width} channels on {ask.data}, {ask.epochs} epochs, scores of the last one"
+    picture = Picture("figure2.png", "Features before the classifier, colour is the class; accuracy over all seeds")
+    return Shown([Table("toys", caption, columns, rows), judge(CLAIMS, records)], [picture])
+
+
+def _draw(ask: Ask, records: Sequence[Record]) -> None:
+    with canvas(ask.out / "figure2.png", rows=2, columns=2, size=(6.4, 6.8)) as axes:
+        for axis, (variant, label) in zip(axes.flat, LABELS.items(), strict=True):
+            axis.set(xticks=[], yticks=[], title=label)
+            mapped = next((r["measured"] for r in records if r["variant"] == variant and "map" in r["measured"]), None)
+            if mapped is None:
+                continue
+            places = np.asarray(mapped["map"])
+            colors = [ord(letter) - 97 for letter in mapped["map_labels"]]
+            axis.scatter(places[:, 0], places[:, 1], c=colors, cmap="tab10", s=4, linewidths=0)
+            top1 = values(records, variant)
+            around = f" ± {spread(top1):.2f}" if len(top1) > 1 else ""
+            numbers = f"discrepancy {mapped['discrepancy']:.1f}, separation {mapped['separation']:.2f}"
+            axis.set_title(f"{label}: {fmean(top1):.2f}{around} %\n{numbers}", fontsize="medium")

@@ -1,0 +1,255 @@
+"""Runs one after the other: finished ones are skipped, an interrupted one resumes, and it may be killed at any point.
+
+OUT/runs/NAME/              a run directory of the library (several, of a multi-step recipe)
+OUT/runs/NAME/outcome.json  written last: what came of the run, as it will stand in result.json
+"""
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ftbnn.data import Source
+from ftbnn.errors import Stopped, UserError
+from ftbnn.experiments.result import FILE, dumps, read, rounded
+from ftbnn.files import write_atomically
+from ftbnn.training import Recipe, Steps
+from ftbnn.training.diagnose import Diverged
+from ftbnn.training.named import Plan, plan, train
+from ftbnn.training.progress import Progress
+from ftbnn.training.recipes import for_data
+from ftbnn.training.record import read as read_metrics
+from ftbnn.training.run import RunDir, environment
+
+OUTCOME = "outcome.json"
+SCORES = ("train_loss", "train_top1", "val_loss", "val_top1", "val_top5")
+ENVIRONMENT = (
+    "commit",
+    "python",
+    "platform",
+    "versions",
+    "cpu",
+    "threads",
+    "cores",
+    "cuda",
+)  # no command: it has paths
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What `ftbnn reproduce` was asked for."""
+
+    what: str
+    scale: str
+    out: Path
+    source: Source
+    width: int
+    epochs: int
+    seeds: int
+    budget_m: float
+    settings: dict[str, str] = field(default_factory=dict)
+    keep: bool = False
+    quiet: bool = False
+
+    @property
+    def data(self) -> str:
+        return self.source.spec.name
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be made. Jobs of one `variant` differ in the seed alone."""
+
+    variant: str
+    model: str
+    seed: int
+    width: int | None
+    family: str = "naive"  # of recipes; the data set chooses its size
+    settings: dict[str, str] = field(default_factory=dict)
+    teacher: str = ""  # the name of another job, which must stand before this one
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}-seed{self.seed}"
+
+
+class Queue:
+    """The jobs of one experiment and the directory they are done in."""
+
+    def __init__(self, jobs: Sequence[Job], ask: Ask) -> None:
+        self.jobs, self.ask = jobs, ask
+        self.plans = {job.name: self._plan(job) for job in jobs}
+        self.found: dict[str, Path | None] = {}  # where a finished run lies; None: in result.json alone
+
+    def work(
+        self,
+        after: Callable[[list[Record]], None],
+        measure: Callable[[Path, Source], dict[str, Any]] | None = None,
+    ) -> list[Record]:
+        """Does what is to be done; `after` gets the records of all finished runs, at first and after each run."""
+        records = self._finished()
+        if records:
+            after(list(records.values()))
+        left = [job for job in self.jobs if job.name not in records]
+        bar = Progress(len(self.jobs), len(records), quiet=self.ask.quiet, unit="run")
+        try:
+            if records:
+                bar.say(f"{self.ask.what}: {len(records)} of {len(self.jobs)} runs are there already")
+            for job in left:
+                bar.advance(0, self.ask.what)
+                bar.say(f"{self.ask.what} [{len(records) + 1}/{len(self.jobs)}] {job.name}")
+                records[job.name] = self._do(job, measure)
+                bar.advance(1, self.ask.what)
+                after([records[other.name] for other in self.jobs if other.name in records])
+        finally:
+            bar.close()
+        return [records[job.name] for job in self.jobs]
+
+    def _plan(self, job: Job) -> Plan:
+        return plan(
+            job.model,
+            self.ask.data,
+            source=self.ask.source,
+            recipe=for_data(job.family, self.ask.data),
+            settings={"epochs": str(self.ask.epochs), **self.ask.settings, **job.settings},
+            out=self.ask.out / "runs" / job.name,
+            width=job.width,
+        )
+
+    def _finished(self) -> dict[str, Record]:
+        """The records of the jobs that are done: here, in a sibling's runs, or (`keep`) in result.json alone."""
+        records = {}
+        written = {record["name"]: record for record in self._written()}
+        for job in self.jobs:
+            own = self.ask.out / "runs" / job.name
+            siblings = sorted(self.ask.out.parent.glob(f"*/runs/{job.name}"))
+            for place in [own, *(place for place in siblings if place != own)]:
+                if not (place / OUTCOME).is_file():
+                    continue
+                record = json.loads((place / OUTCOME).read_text())
+                difference = self._difference(job, record)
+                if not difference:
+                    records[job.name], self.found[job.name] = record, place
+                    break
+                if place == own:
+                    raise UserError(f"{own} was made otherwise ({difference}); choose another --out")
+            if job.name in written and job.name not in records:
+                if not self.ask.keep:
+                    raise UserError(
+                        f"{self.ask.out / FILE} tells of the run {job.name}, which is not here: choose another --out "
+                        "to make it anew, or --keep to count it as done"
+                    )
+                if difference := self._difference(job, written[job.name]):
+                    raise UserError(f"{job.name} was made otherwise ({difference}); choose another --out")
+                records[job.name], self.found[job.name] = written[job.name], None
+        return records
+
+    def _written(self) -> list[Record]:
+        if not (self.ask.out / FILE).exists():
+            return []
+        before = read(self.ask.out)
+        runs: list[Record] = before["runs"]
+        if before.get("what") != self.ask.what:
+            raise UserError(f"{self.ask.out} holds the result of {before.get('what')}; choose another --out")
+        return runs
+
+    def _difference(self, job: Job, record: Record) -> str:
+        """How a record's run is another one than the job's, in a few words; empty if it is the same."""
+        wanted = self.plans[job.name]
+        mine = asdict(wanted.model) | {"data": self.ask.data, "seed": job.seed, "teacher": job.teacher}
+        theirs = record["made_of"] | {key: record[key] for key in ("data", "seed", "teacher")}
+        words = [f"{key}: {theirs.get(key)} -> {mine[key]}" for key in mine if theirs.get(key) != mine[key]]
+        before, now = [Recipe.from_json(recipe) for recipe in record["recipes"]], _recipes(wanted.recipe)
+        if len(before) != len(now):
+            return "; ".join([*words, f"{len(before)} -> {len(now)} steps"])
+        return "; ".join([*words, *(word for a, b in zip(now, before, strict=True) for word in a.difference(b))])
+
+    def _do(self, job: Job, measure: Callable[[Path, Source], dict[str, Any]] | None) -> Record:
+        wanted = self.plans[job.name]
+        story = ""
+        try:
+            train(
+                wanted,
+                teacher=self._teacher(job),
+                seed=job.seed,
+                resume=RunDir(wanted.out).has_run,
+                quiet=self.ask.quiet,
+            )
+        except Diverged as error:
+            story = error.what
+        except Stopped as stopped:
+            raise Stopped(stopped.signal, f"{job.name}, {stopped}", again="the same command") from None
+        record = _record(job, wanted, self.ask, story)
+        if measure is not None and not story:
+            record["measured"] = rounded(measure(wanted.out, self.ask.source))
+        write_atomically(wanted.out / OUTCOME, (dumps(record) + "\n").encode())
+        self.found[job.name] = wanted.out
+        return record
+
+    def _teacher(self, job: Job) -> Path | None:
+        if not job.teacher:
+            return None
+        place = self.found.get(job.teacher)
+        if place is None:
+            raise UserError(f"{job.name} learns from {job.teacher}, whose weights are not here; choose another --out")
+        return place
+
+
+def _recipes(recipe: Recipe | Steps) -> tuple[Recipe, ...]:
+    return recipe.steps if isinstance(recipe, Steps) else (recipe,)
+
+
+def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
+    """What came of a run, from its metrics."""
+    files = sorted(done.out.glob("step*/metrics.jsonl")) or [RunDir(done.out).metrics]
+    rows = [row for file in files if file.exists() for row in read_metrics(file) if row["kind"] == "epoch"]
+    last = rows[-1] if rows else {}
+    here = environment()
+    return {
+        "name": job.name,
+        "variant": job.variant,
+        "state": "diverged" if story else "finished",
+        "story": story,
+        "seed": job.seed,
+        "data": ask.data,
+        "teacher": job.teacher,
+        "top1": None if story else rounded(last["val_top1"]),
+        "top5": None if story else rounded(last["val_top5"]),
+        "train_top1": None if story else rounded(last["train_top1"]),
+        "best_top1": rounded(max((row["val_top1"] for row in rows), default=None)),
+        "train_seconds": rounded(sum(row["seconds"] for row in rows)),
+        "images_per_s": rounded(last.get("images_per_s")),
+        "made_of": asdict(done.model),
+        "recipes": [recipe.to_json() for recipe in _recipes(done.recipe)],
+        "epochs": [{key: rounded(row[key]) for key in SCORES} for row in rows],
+        "slopes": rounded(last.get("slopes", {})),
+        "environment": {key: here.get(key) for key in ENVIRONMENT},
+    }
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps a second process out of the folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"another process is at work in {folder}") from None
+            yield
+    except OSError as error:
+        raise UserError(f"cannot work in {folder}: {error.strerror or error}") from error
+
+
+def machine() -> dict[str, Any]:
+    """What a result may depend on beside the recipe, for people."""
+    here = environment()
+    return {key: here.get(key) for key in ENVIRONMENT} | {"torch_threads": torch.get_num_threads()}

@@ -1,0 +1,126 @@
+"""The experiments by name, and the one way all of them run: queue, tables, pictures, result.json."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ftbnn.data import SOURCES, load
+from ftbnn.errors import UserError, unknown
+from ftbnn.experiments import deploy, figure1, figure2, table1, table2, table3, table4
+from ftbnn.experiments.queue import Ask, Queue, Record, locked, machine
+from ftbnn.experiments.result import write
+from ftbnn.experiments.scales import SCALES
+
+EXPERIMENTS = {
+    "figure1": figure1,
+    "figure2": figure2,
+    "table1": table1,
+    "table2": table2,
+    "table3": table3,
+    "table4": table4,
+    "deploy": deploy,
+}
+
+
+def default_out(what: str, scale: str) -> Path:
+    return Path("results") / (what if scale == "standard" else f"{what}-{scale}")
+
+
+def ask_for(
+    what: str,
+    *,
+    scale: str = "standard",
+    out: Path | None = None,
+    data: str | None = None,
+    data_dir: Path | None = None,
+    seeds: int | None = None,
+    width: int | None = None,
+    budget_m: float | None = None,
+    image_size: int | None = None,
+    settings: dict[str, str] | None = None,
+    keep: bool = False,
+    quiet: bool = False,
+) -> Ask:
+    """Fills in what the scale says. `settings` are those of `ftbnn train --set`, for every run."""
+    if what not in EXPERIMENTS:
+        raise unknown("experiment", what, EXPERIMENTS)
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    size, toy, settings = SCALES[scale], what == "figure2", dict(settings or {})
+    epochs = settings.pop("epochs", str(size.toy_epochs if toy else size.epochs))
+    if not epochs.isdigit() or int(epochs) < 1:
+        raise UserError(f"epochs must be a number of 1 or more, not {epochs}")
+    for name, number in (("--seeds", seeds), ("--width", width), ("--budget", budget_m)):
+        if number is not None and number <= 0:
+            raise UserError(f"{name} must be more than 0, not {number:g}")
+    usual = size.toy_data if toy else size.derived_data if what == "table4" else size.data
+    if data is None and what == "table4":
+        image_size = image_size or size.image_size
+    return Ask(
+        what=what,
+        scale=scale,
+        out=out or default_out(what, scale),
+        source=load(data or usual, data_dir, image_size=image_size),
+        width=width or (size.toy_width if toy else size.width),
+        epochs=int(epochs),
+        seeds=seeds or (size.toy_seeds if toy else size.seeds),
+        budget_m=budget_m or size.budget_m,
+        settings=settings,
+        keep=keep,
+        quiet=quiet,
+    )
+
+
+def reproduce(ask: Ask) -> dict[str, Any]:
+    """Runs what is missing; result.json and the pictures are written anew after every run. Returns the result."""
+    experiment = EXPERIMENTS[ask.what]
+    with locked(ask.out):
+        queue = Queue(experiment.jobs(ask), ask)
+        result: dict[str, Any] = {}
+
+        def after(records: Sequence[Record]) -> None:
+            result.update(write(ask.out, _facts(ask, records, len(queue.jobs)), experiment.show(ask, records), records))
+
+        queue.work(after, getattr(experiment, "measure", None))
+    return result
+
+
+def _facts(ask: Ask, records: Sequence[Record], planned: int) -> dict[str, Any]:
+    experiment = EXPERIMENTS[ask.what]
+    return {
+        "what": ask.what,
+        "title": experiment.TITLE,
+        "about": experiment.ABOUT,
+        "scale": ask.scale,
+        "scale_about": SCALES[ask.scale].about,
+        "data": ask.data,
+        "width": ask.width,
+        "epochs": ask.epochs,
+        "seeds": ask.seeds,
+        "settings": ask.settings,
+        "command": _command(ask),
+        "runs_finished": len(records),
+        "runs_planned": planned,
+        "train_seconds": sum(record["train_seconds"] for record in records),
+        "machine": machine(),
+        "written": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _command(ask: Ask) -> str:
+    """How to make this result again. Where the data lie is everyone's own affair: DIR."""
+    words = ["ftbnn", "reproduce", ask.what, "--scale", ask.scale, "--seeds", str(ask.seeds)]
+    words += ["--data", ask.data, *(["--data-dir", "DIR"] if SOURCES[ask.data].needs_dir else [])]
+    size = SCALES[ask.scale]
+    if ask.width != (size.toy_width if ask.what == "figure2" else size.width):
+        words += ["--width", str(ask.width)]
+    if SOURCES[ask.data].image_size is None:
+        words += ["--image-size", str(ask.source.spec.image_size)]
+    if ask.what == "table4" and ask.budget_m != size.budget_m:
+        words += ["--budget", f"{ask.budget_m:g}"]
+    usual = size.toy_epochs if ask.what == "figure2" else size.epochs
+    changed = ({"epochs": str(ask.epochs)} if ask.epochs != usual else {}) | ask.settings
+    words += [word for key, value in changed.items() for word in ("--set", f"{key}={value}")]
+    return shlex.join(words)

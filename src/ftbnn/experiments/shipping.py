@@ -1,0 +1,105 @@
+"""A trained run as a network of the zoo: the file, and a card with everything measured anew."""
+
+import hashlib
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ftbnn import _native
+from ftbnn.bench.rounds import turn
+from ftbnn.data import SOURCES, load
+from ftbnn.errors import UserError
+from ftbnn.experiments.deploying import compare_file, export_run
+from ftbnn.experiments.result import dumps, rounded
+from ftbnn.files import write_atomically
+from ftbnn.runtime import load as load_file
+from ftbnn.training import RECIPES, Recipe, Steps
+from ftbnn.training.run import RunDir, environment, load_network
+from ftbnn.zoo import FOLDER
+
+TURNS = 10
+
+
+def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> dict[str, Any]:
+    """Writes NAME.ftbnn and NAME.json into `folder`. `run` is a run directory (its best epoch) or a checkpoint."""
+    if not name.replace("-", "").isalnum() or name != name.lower():
+        raise UserError(f"a name of the zoo is of small letters, digits and dashes, not {name!r}")
+    _, state = load_network(run)
+    home = run if run.is_dir() else run.parent.parent if run.parent.name.startswith("step") else run.parent
+    about = RunDir(Path(state["path"]).parent).read_json("run.json")
+    spec = state["spec"]
+    file = folder / f"{name}.ftbnn"
+    folder.mkdir(parents=True, exist_ok=True)
+    report = export_run(run, file)
+    scores = compare_file(run, file, load(spec["name"], data_dir, image_size=_image_size(spec)))
+    train = retrain_command(home, about)
+    recipe = state["recipe"]
+    chosen = "best by test accuracy" if Path(state["path"]).name == "best.pt" else "the last"
+    exported = "RUN" if run.is_dir() else f"RUN/{run.relative_to(home)}"
+    card = {
+        "name": name,
+        "model": about["model"]["name"],
+        "width": about["model"]["settings"].get("width"),
+        "data": spec["name"],
+        "input": [spec["channels"], spec["image_size"], spec["image_size"]],
+        "classes": list(spec["class_names"]),
+        "recipe": recipe["name"].partition("/")[0],
+        "epoch": f"{state['epoch']} of {recipe['epochs']}, {chosen}",
+        "seed": about["seed"],
+        "teacher": bool(about["teacher"]),
+        **rounded(scores),
+        "size_bytes": report["size_bytes"],
+        "fp32_bytes": report["fp32_bytes"],
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "latency_ms": rounded(_latency_ms(file)),
+        "latency_of": f"one image, one thread, {_native.isa_in_use()}, {_native.cpu_name()}",
+        "commands": [train, shlex.join(["ftbnn", "export", exported, "--zoo", name, *_where(spec["name"])])],
+        "versions": environment()["versions"],
+        "recipe_settings": recipe,
+    }
+    write_atomically(folder / f"{name}.json", (dumps(card) + "\n").encode())
+    return card | {"path": str(file)}
+
+
+def _latency_ms(file: Path) -> float:
+    model = load_file(file, threads=1)
+    image = np.zeros((1, *model.input_shape), np.float32)
+    return 1e3 * min(min(turn(lambda: model(image))) for _ in range(TURNS))
+
+
+def _image_size(spec: dict[str, Any]) -> int | None:
+    return spec["image_size"] if SOURCES[spec["name"]].image_size is None else None
+
+
+def _where(data: str) -> list[str]:
+    return ["--data-dir", "DIR"] if SOURCES[data].needs_dir else []
+
+
+def retrain_command(run: Path, about: dict[str, Any]) -> str:
+    """The `ftbnn train` line that makes a run again, from what its directory says."""
+    settings = about["model"]["settings"]
+    words = ["ftbnn", "train", about["model"]["name"], "--data", about["data"]["name"], *_where(about["data"]["name"])]
+    if settings.get("width"):
+        words += ["--width", str(settings["width"])]
+    steps = sorted(run.glob("step*"))
+    recipes = [RunDir(step).recipe() for step in steps] or [RunDir(run).recipe()]
+    name = recipes[0].name.partition("/")[0]
+    words += ["--recipe", name, "--seed", str(about["seed"]), "--out", "RUN"]
+    known = RECIPES.get(name)
+    originals = known.steps if isinstance(known, Steps) else (known,) * len(recipes)
+    for number, (recipe, original) in enumerate(zip(recipes, originals, strict=True)):
+        prefix = f"step{number}." if steps else ""
+        words += [word for change in _changes(recipe, original) for word in ("--set", prefix + change)]
+    return shlex.join([*words, *(["--teacher", "TEACHER"] if about["teacher"] else [])])
+
+
+def _changes(recipe: Recipe, original: Recipe | None) -> list[str]:
+    before = original.to_json() if original is not None else {}
+    now = {key: value for key, value in recipe.to_json().items() if key != "name" and value != before.get(key)}
+    return [f"{key}={_text(value)}" for key, value in now.items()]
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()

@@ -1,0 +1,80 @@
+"""Table 1: the naive recipe against multi-step training with a teacher, for the baseline."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from ftbnn.experiments.claims import Claim, judge, spread, values
+from ftbnn.experiments.drawing import canvas, curves
+from ftbnn.experiments.queue import Ask, Job, Record
+from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.experiments.table3 import job
+
+TITLE = "Table 1: naive against multi-step training"
+ABOUT = (
+    "The paper's baseline reaches 60.2 % on ImageNet with the naive recipe and 63.2 % with multi-step training and "
+    "knowledge distillation. Multi-step training also takes more epochs; `naive, as long` has as many as the three "
+    "steps together, so that what the steps and the teacher add can be told from what the time adds."
+)
+MULTI, LONG, TEACHER = "ftbnn18-multi-step", "ftbnn18-long", "resnet18"
+STEPS = 3
+PAPER = {"ftbnn18": 60.2, MULTI: 63.2, LONG: None, TEACHER: 69.8}
+LABELS = {
+    "ftbnn18": "FTBNN, naive",
+    MULTI: "FTBNN, multi-step with teacher",
+    LONG: "FTBNN, naive, as long",
+    TEACHER: "the teacher: real-valued ResNet-18",
+}
+CLAIMS = (
+    Claim("multi-step beats naive", MULTI, "ftbnn18", 3.0),
+    Claim("multi-step beats naive of the same length (not in the paper)", MULTI, LONG, None),
+)
+
+
+def jobs(ask: Ask) -> list[Job]:
+    """The teacher of every seed is seed 0's."""
+    long = {"epochs": str(STEPS * ask.epochs)}
+    multi = [
+        Job(MULTI, "ftbnn18", seed, ask.width, family="multi-step", teacher=f"{TEACHER}-seed0")
+        for seed in range(ask.seeds)
+    ]
+    naive = [job("ftbnn18", seed, ask) for seed in range(ask.seeds)]
+    longs = [Job(LONG, "ftbnn18", seed, ask.width, settings=long) for seed in range(ask.seeds)]
+    teacher = job(TEACHER, 0, ask)
+    return [naive[0], teacher, multi[0], longs[0], *naive[1:], *multi[1:], *longs[1:]]
+
+
+def show(ask: Ask, records: Sequence[Record]) -> Shown:
+    columns = (
+        Column("about", "training"),
+        Column("epochs", "epochs"),
+        Column("paper_top1", "paper top-1 (ImageNet)", ".1f"),
+        Column("top1", f"ours top-1 ({ask.data})", ".2f"),
+        Column("spread", "± over seeds", ".2f"),
+        Column("seeds", "seeds"),
+    )
+    rows = []
+    for variant, about in LABELS.items():
+        done = [record for record in records if record["variant"] == variant]
+        top1 = values(done, variant)
+        rows.append(
+            {
+                "about": about,
+                "epochs": "+".join(str(recipe["epochs"]) for recipe in done[0]["recipes"]) if done else None,
+                "paper_top1": PAPER[variant],
+                "top1": fmean(top1) if top1 else None,
+                "spread": spread(top1),
+                "seeds": len(done),
+            }
+        )
+    groups = {
+        label: [record for record in records if record["variant"] == variant and not record["story"]]
+        for variant, label in LABELS.items()
+    }
+    with canvas(ask.out / "table1.png") as axes:
+        if drawn := {label: done for label, done in groups.items() if done}:
+            curves(axes, drawn, train=True)
+    picture = Picture(
+        "table1.png", "Accuracy over the epochs; the three steps of multi-step training follow each other"
+    )
+    caption = f"Two ways to train the baseline: paper on ImageNet, ours on {ask.data}, width {ask.width}"
+    return Shown([Table("recipes", caption, columns, rows), judge(CLAIMS, records)], [picture])

@@ -1,0 +1,130 @@
+"""Table 3: which non-linear modules a 1-bit network needs; the paper's ablation with one recipe for all variants."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from ftbnn.experiments.claims import Claim, judge, spread, values
+from ftbnn.experiments.drawing import canvas
+from ftbnn.experiments.queue import Ask, Job, Record
+from ftbnn.experiments.result import Column, Picture, Shown, Table
+
+TITLE = "Table 3: non-linear modules"
+ABOUT = (
+    "The paper ablates the non-linear modules of its baseline on ImageNet: without any it loses 7.7 points, ReLU at "
+    "the stage ends alone recovers most, FPReLU elsewhere the rest; ReLU everywhere diverges at the common learning "
+    "rate. Here the same variants are trained with one recipe on smaller images; scores are of the last epoch."
+)
+ALL_RELU = "ftbnn18-relu"
+LOW_LR = "0.00015"  # the paper's rate for all-ReLU
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row as the paper prints it (ImageNet)."""
+
+    name: str
+    about: str
+    top1: float | None
+    top5: float | None
+
+
+# The order is the paper's.
+VARIANTS = (
+    Variant("bireal18", "Bi-Real Net, this recipe", 52.3, 75.9),
+    Variant("ftbnn18-none", "no non-linear modules", 52.5, 76.0),
+    Variant("ftbnn18-prelu", "all PReLU", 58.9, 81.1),
+    Variant("ftbnn18-fprelu", "all FPReLU", 59.3, 81.3),
+    Variant(f"{ALL_RELU}-low-lr", f"all ReLU, lr {LOW_LR}", 45.9, 70.5),
+    Variant(ALL_RELU, "all ReLU at the common lr", None, None),
+    Variant("ftbnn18-stage-relu", "ReLU at stage ends only", 59.6, 81.4),
+    Variant("ftbnn18-stage-relu-prelu", "ReLU at stage ends, PReLU elsewhere", 59.7, 81.6),
+    Variant("ftbnn18", "baseline: ReLU at stage ends, FPReLU elsewhere", 60.2, 82.0),
+    Variant("resnet18", "real-valued ResNet-18", 69.8, 89.2),
+)
+TELLING = ("ftbnn18", "ftbnn18-none", "ftbnn18-fprelu", "ftbnn18-prelu", "ftbnn18-stage-relu")
+FURTHER = (ALL_RELU, "bireal18", "resnet18", "ftbnn18-stage-relu-prelu", f"{ALL_RELU}-low-lr")
+
+CLAIMS = (
+    Claim("the baseline beats no non-linear modules", "ftbnn18", "ftbnn18-none", 7.7),
+    Claim("the baseline beats Bi-Real Net", "ftbnn18", "bireal18", 7.9),
+    Claim("leaving the scale to BatchNorm costs nothing", "ftbnn18-none", "bireal18", 0.2, equal=True),
+    Claim("PReLU beats no non-linear modules", "ftbnn18-prelu", "ftbnn18-none", 6.4),
+    Claim("FPReLU beats PReLU", "ftbnn18-fprelu", "ftbnn18-prelu", 0.4),
+    Claim("four ReLUs beat PReLU everywhere", "ftbnn18-stage-relu", "ftbnn18-prelu", 0.7),
+    Claim("FPReLU beside the four ReLUs adds to them", "ftbnn18", "ftbnn18-stage-relu", 0.6),
+    Claim("FPReLU beats PReLU beside the four ReLUs", "ftbnn18", "ftbnn18-stage-relu-prelu", 0.5),
+    Claim("the four ReLUs add to FPReLU", "ftbnn18", "ftbnn18-fprelu", 0.9),
+    Claim("ReLU everywhere is worst", "ftbnn18-none", f"{ALL_RELU}-low-lr", 6.6),
+    Claim("the real-valued network is still ahead", "resnet18", "ftbnn18", 9.6),
+)
+
+
+def job(variant: str, seed: int, ask: Ask) -> Job:
+    """The run of a variant; figure 1 and tables 1 and 2 ask for the same ones, so that they are made once."""
+    model = variant.removesuffix("-low-lr")
+    return Job(
+        variant,
+        model,
+        seed,
+        ask.width,
+        family="teacher" if model == "resnet18" else "naive",
+        settings={"lr": LOW_LR} if model != variant else {},
+    )
+
+
+def jobs(ask: Ask) -> list[Job]:
+    """One seed of everything, the telling variants first; then further seeds in the same order."""
+    return [job(variant, seed, ask) for seed in range(ask.seeds) for variant in (*TELLING, *FURTHER)]
+
+
+def show(ask: Ask, records: Sequence[Record]) -> Shown:
+    columns = (
+        Column("about", "variant"),
+        Column("paper_top1", "paper top-1 (ImageNet)", ".1f"),
+        Column("paper_top5", "paper top-5", ".1f"),
+        Column("top1", f"ours top-1 ({ask.data})", ".2f"),
+        Column("spread", "± over seeds", ".2f"),
+        Column("top5", "ours top-5", ".2f"),
+        Column("seeds", "seeds"),
+        Column("note", ""),
+    )
+    rows = []
+    for variant in VARIANTS:
+        done = [record for record in records if record["variant"] == variant.name]
+        top1, top5 = (values(done, variant.name, score) for score in ("top1", "top5"))
+        stories = [f"diverged: {record['story']}" for record in done if record["story"]]
+        rows.append(
+            {
+                "variant": variant.name,
+                "about": variant.about,
+                "paper_top1": variant.top1,
+                "paper_top5": variant.top5,
+                "top1": fmean(top1) if top1 else None,
+                "spread": spread(top1),
+                "top5": fmean(top5) if top5 else None,
+                "seeds": len(done),
+                "note": stories[0] if stories else ("" if done else "not run yet"),
+            }
+        )
+    _draw(ask, records)
+    caption = f"The ablation: paper on ImageNet, ours on {ask.data}, width {ask.width}, {ask.epochs} epochs"
+    picture = Picture("table3.png", "Top-1 of each variant: paper (hollow) and ours (each seed a dot)")
+    return Shown([Table("ablation", caption, columns, rows), judge(CLAIMS, records)], [picture])
+
+
+def _draw(ask: Ask, records: Sequence[Record]) -> None:
+    with canvas(ask.out / "table3.png", size=(6.8, 4.2)) as axes:
+        for line, variant in enumerate(reversed(VARIANTS)):
+            if variant.top1 is not None:
+                axes.plot(
+                    variant.top1, line, "o", mfc="none", color="C1", label="paper, ImageNet" if not line else None
+                )
+            top1 = values(records, variant.name)
+            axes.plot(top1, [line] * len(top1), "o", color="C0", label=f"ours, {ask.data}" if not line else None)
+            if any(record["story"] for record in records if record["variant"] == variant.name):
+                axes.text(0.02, line, "diverged", color="C3", va="center", transform=axes.get_yaxis_transform())
+        axes.set_yticks(range(len(VARIANTS)), [variant.about for variant in reversed(VARIANTS)])
+        axes.set_xlabel("top-1 in %")
+        axes.grid(alpha=0.3)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize="small")

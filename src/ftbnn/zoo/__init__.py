@@ -1,0 +1,33 @@
+"""Trained networks that ship: NAME.ftbnn with its card NAME.json. `zoo:NAME` stands for the file everywhere."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ftbnn.errors import unknown
+
+FOLDER = Path(__file__).parent
+PREFIX = "zoo:"
+
+
+def names() -> list[str]:
+    """The networks there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.json") if path.with_suffix(".ftbnn").exists())
+
+
+def card(name: str) -> dict[str, Any]:
+    """The card of a network: data, recipe, seed, accuracy, size, latency, and the commands that made it."""
+    value: dict[str, Any] = json.loads(_file(name, ".json").read_text())
+    return value
+
+
+def resolve(path: str | Path) -> Path:
+    """The file that `zoo:NAME` stands for; any other path as it is."""
+    text = str(path)
+    return _file(text.removeprefix(PREFIX), ".ftbnn") if text.startswith(PREFIX) else Path(path)
+
+
+def _file(name: str, suffix: str) -> Path:
+    if name not in names():
+        raise unknown("zoo network", name, names(), hint="`ftbnn models --zoo` lists all")
+    return FOLDER / f"{name}{suffix}"

@@ -1,0 +1,195 @@
+"""Every experiment at the quick scale, killed and restarted, and the report of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ftbnn.cli import reproduce
+from ftbnn.cli.main import main
+from ftbnn.experiments.queue import locked
+from ftbnn.experiments.report import ORDER
+from ftbnn.experiments.reproduce import EXPERIMENTS
+from ftbnn.experiments.result import read
+from ftbnn.experiments.scales import SCALES
+
+ENV = os.environ | {"OMP_NUM_THREADS": "1"}
+QUICK = ["--scale", "quick", "--threads", "1"]
+pytestmark = pytest.mark.xdist_group("reproduce")  # one process, or the fixture would run in each
+
+
+def wait_for(happened, process):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None and not happened():
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """Figure 2's folder, left in the middle of its second run."""
+    out = tmp_path_factory.mktemp("reproduce") / "figure2"
+    words = [sys.executable, "-m", "ftbnn", "reproduce", "figure2", *QUICK, "--out", str(out)]
+    process = subprocess.Popen(words, env=ENV, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    wait_for(lambda: list(out.glob("runs/toy-prelu-*/run.json")), process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    first = out / "runs" / "toy-relu-seed0" / "outcome.json"
+    return out, read(out), first, first.stat().st_mtime_ns
+
+
+@pytest.fixture(scope="module")
+def results(killed):
+    """All of them in one folder; table 3 first, so that others take its runs."""
+    folder = killed[0].parent
+    for what in ("table3", "table1", "table2", "figure1", "table4", "figure2"):
+        assert main(["reproduce", what, *QUICK, "--out", str(folder / what)]) == 0
+    alone = folder / "alone"  # deploy takes every run beside it: here that is its own
+    assert main(["reproduce", "deploy", *QUICK, "--out", str(alone / "deploy")]) == 0
+    (alone / "deploy").rename(folder / "deploy")
+    return folder
+
+
+@pytest.mark.parametrize("what", EXPERIMENTS)
+def test_a_result_has_what_the_report_needs(results, what):
+    result = read(results / what)
+    assert result["what"] == what
+    assert result["runs_finished"] == result["runs_planned"] == len(result["runs"]) > 0
+    assert result["command"].startswith(f"ftbnn reproduce {what} --scale quick")
+    assert result["machine"]["cpu"]
+    assert result["tables"][0]["rows"]
+    assert result["pictures"]
+    for picture in result["pictures"]:
+        assert (results / what / picture["file"]).stat().st_size > 5000
+
+
+def test_runs_are_shared(results):
+    assert not (results / "table2" / "runs").exists()
+    assert not (results / "figure1" / "runs").exists()
+    assert {path.name for path in (results / "table1" / "runs").iterdir()} == {
+        "ftbnn18-multi-step-seed0",
+        "ftbnn18-long-seed0",
+    }
+    assert read(results / "table2")["runs"][0] == read(results / "table3")["runs"][0]
+
+
+def test_the_papers_numbers_stand_beside_ours(results):
+    ablation = {row["variant"]: row for row in read(results / "table3")["tables"][0]["rows"]}
+    assert len(ablation) == 10
+    assert ablation["ftbnn18"]["paper_top1"] == 60.2
+    assert 0 <= ablation["ftbnn18"]["top1"] <= 100
+    assert ablation["resnet18"]["paper_top5"] == 89.2
+    groups, claims, budgets, _ = read(results / "table4")["tables"]
+    assert len(groups["rows"]) == 6
+    assert all(row["budget_m"] <= 0.3 for row in groups["rows"])
+    assert len(budgets["rows"]) == 20
+    assert claims["rows"][0]["paper"] == pytest.approx(1.5)
+    slopes = read(results / "table2")["tables"][0]["rows"]
+    assert slopes[0]["paper_left"] == "1.82 [0.48 4.63]"
+    assert slopes[0]["ours_left"].startswith(("0.9", "1.0"))
+
+
+def test_the_toys_are_measured(results):
+    rows = {row["model"]: row for row in read(results / "figure2")["tables"][0]["rows"]}
+    assert rows["Linear"]["block1.conv"] == 0
+    assert rows["Binary"]["block1.conv"] > 0
+    assert rows["ReLU"]["spread"] is not None
+    assert all(row["separation"] > 0 for row in rows.values())
+
+
+def test_a_deployed_network_agrees_with_its_checkpoint(results):
+    (row,) = read(results / "deploy")["tables"][0]["rows"]
+    assert row["agreement"] >= 99
+    assert row["packed_top1"] == pytest.approx(row["checkpoint_top1"], abs=0.35)
+    assert row["file_kb"] < row["fp32_kb"] / 5
+    assert min(row["native_ms"], row["binary_ms"], row["fp32_ms"]) > 0
+
+
+def test_the_report(results, tmp_path, capsys):
+    assert main(["report", str(results), "-o", str(tmp_path / "r.html"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["missing"] == []
+    html = (tmp_path / "r.html").read_text()
+    assert html.count("data:image/png") == len(EXPERIMENTS)
+    assert html.count("<section") == html.count("</section>") == len(EXPERIMENTS) + 1
+    (tmp_path / "d.md").write_text("<!-- result table3/claims -->\n<!-- end -->\n")
+    assert main(["report", str(results), "--markdown", str(tmp_path / "d.md")]) == 0
+    assert "the baseline beats Bi-Real Net" in (tmp_path / "d.md").read_text()
+
+
+def test_killed_it_goes_on_where_it_was(killed, results):
+    out, partial, first, written = killed
+    assert partial["runs_finished"] == 1, "what there was had been shown"
+    relu = partial["tables"][0]["rows"][3]
+    assert (relu["model"], relu["top1"]) == ("ReLU", read(out)["runs"][0]["top1"])
+    assert first.stat().st_mtime_ns == written, "a finished run is not made again"
+    assert read(results / "figure2")["runs_finished"] == 8
+
+
+def test_a_signal_ends_it_in_one_line(tmp_path):
+    out = tmp_path / "table2"
+    words = [sys.executable, "-m", "ftbnn", "reproduce", "table2", *QUICK, "--set", "epochs=50", "--out", str(out)]
+    process = subprocess.Popen(words, env=ENV, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: list(out.glob("runs/*/best.pt")), process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "go on with the same command" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["table2", *QUICK, "--seeds", "0"], "--seeds"),
+        (["table2", *QUICK, "--set", "epochs=none"], "epochs"),
+        (["table2", *QUICK, "--set", "speed=1"], "unknown recipe setting"),
+        (["table2", *QUICK, "--threads", "0"], "--threads"),
+        (["table2", "--out", "none"], "cifar10 lies in a directory"),
+    ],
+)
+def test_mistakes_are_one_line(words, message, capsys):
+    assert main(["reproduce", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_the_command_line_knows_all_of_them():
+    assert reproduce.WHAT == list(EXPERIMENTS) == list(ORDER)
+    assert tuple(SCALES) == reproduce.SCALES
+
+
+def test_another_setting_does_not_mix_with_what_is_there(results, capsys):
+    table3 = ["reproduce", "table3", *QUICK, "--out", str(results / "table3")]
+    assert main([*table3, "--set", "lr=0.1"]) == 2
+    assert "lr: 0.005 -> 0.1" in capsys.readouterr().err
+    with locked(results / "table3"):
+        assert main(table3) == 2
+    assert "another process" in capsys.readouterr().err
+
+
+def test_a_result_without_its_runs_is_not_lost(results, tmp_path, capsys):
+    out = tmp_path / "table2"
+    out.mkdir()
+    (out / "result.json").write_bytes((results / "table2" / "result.json").read_bytes())
+    words = ["reproduce", "table2", *QUICK, "--out", str(out)]
+    assert main(words) == 2
+    assert "--keep" in capsys.readouterr().err
+    assert main([*words, "--keep"]) == 0
+    assert read(out)["tables"] == read(results / "table2")["tables"]
+
+
+def test_a_run_that_diverges_is_a_result(tmp_path, capsys):
+    words = ["reproduce", "table2", *QUICK, "--set", "max_loss=0.1", "--out", str(tmp_path / "t")]
+    assert main(words) == 0
+    (record,) = read(tmp_path / "t")["runs"]
+    assert record["state"] == "diverged"
+    assert record["story"].startswith("the loss is")
+    assert str(tmp_path) not in json.dumps(record)
+    assert main(words) == 0, "and it is not tried again"
+    assert "1 of 1 runs are there already" in capsys.readouterr().err

@@ -1,0 +1,43 @@
+import math
+
+import pytest
+
+from ftbnn.experiments.claims import Claim, judge, pooled, spread, values
+
+
+def records(**scores):
+    return [{"variant": name, "top1": value} for name, many in scores.items() for value in many]
+
+
+def test_the_spread_is_the_sample_deviation():
+    assert spread([1.0]) is None
+    assert spread([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+    assert pooled([[1.0, 3.0], [10.0, 12.0], [5.0]]) == pytest.approx(math.sqrt(2))
+    assert pooled([[1.0], []]) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "equal", "verdict"),
+    [
+        ([80.0, 80.2], [75.0, 75.2], False, "holds"),
+        ([75.0, 75.2], [80.0, 80.2], False, "does not hold: reversed"),
+        ([80.0, 80.2], [80.1, 80.1], False, "within noise"),
+        ([80.0, 80.2], [80.1, 80.1], True, "holds"),
+        ([80.0, 80.2], [75.0, 75.2], True, "does not hold"),
+        ([80.0], [75.0], False, "one seed: not judged"),
+    ],
+)
+def test_a_claim_is_judged_against_the_noise_of_the_seeds(more, less, equal, verdict):
+    table = judge([Claim("a beats b", "a", "b", 7.7, equal=equal)], records(a=more, b=less))
+    assert table.rows[0]["verdict"] == verdict
+    assert table.rows[0]["ours"] == pytest.approx(sum(more) / len(more) - sum(less) / len(less))
+
+
+def test_a_claim_whose_runs_are_missing_is_left_out():
+    assert judge([Claim("a beats b", "a", "b", 7.7)], records(a=[1.0])).rows == []
+
+
+def test_values_look_inside_and_leave_out_what_diverged():
+    rows = [{"variant": "a", "top1": None}, {"variant": "a", "top1": 3.0, "measured": {"apart": 2.0}}]
+    assert values(rows, "a") == [3.0]
+    assert values(rows, "a", "measured.apart") == [2.0]
