@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <new>
@@ -12,7 +13,6 @@ namespace {
 
 constexpr std::size_t HUGE_PAGE = std::size_t{2} << 20;
 constexpr std::size_t PAGE = 4096;
-constexpr std::size_t MOST_KEPT = std::size_t{96} << 20;  // others need memory too while none of ours is in use
 
 // Not from the heap: long and short lives side by side would leave holes in it.
 void* fresh(std::size_t bytes) {
@@ -49,6 +49,8 @@ void* Blocks::take(std::size_t bytes) {
     block = fresh(bytes);
   }
   taken_[block] = bytes;
+  taken_bytes_ += bytes;
+  most_taken_ = std::max(most_taken_, taken_bytes_);
   return block;
 }
 
@@ -57,8 +59,11 @@ void Blocks::give_back(void* block) {
   const auto found = taken_.find(block);
   free_.emplace(found->second, block);
   free_bytes_ += found->second;
+  taken_bytes_ -= found->second;
   taken_.erase(found);
-  if (free_bytes_ > MOST_KEPT) release(free_bytes_ - MOST_KEPT);
+  // Others need memory too while none of ours is in use: the last quarter goes back.
+  const std::size_t most = most_taken_ / 4 * 3;
+  if (free_bytes_ > most) release(free_bytes_ - most);
 }
 
 void Blocks::release(std::size_t bytes) {
