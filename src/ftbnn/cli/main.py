@@ -88,4 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def entry() -> NoReturn:
-    sys.exit(main())
+    code = main()
+    if "torch.distributed" in sys.modules and os.environ.get("WORLD_SIZE", "1") != "1":
+        from ftbnn.training.distributed import leave
+
+        leave(code)
+    sys.exit(code)
