@@ -11,7 +11,6 @@ import pytest
 
 from ftbnn.cli import reproduce
 from ftbnn.cli.main import main
-from ftbnn.experiments.queue import locked
 from ftbnn.experiments.report import ORDER
 from ftbnn.experiments.reproduce import EXPERIMENTS
 from ftbnn.experiments.result import read
@@ -168,9 +167,17 @@ def test_another_setting_does_not_mix_with_what_is_there(results, capsys):
     table3 = ["reproduce", "table3", *QUICK, "--out", str(results / "table3")]
     assert main([*table3, "--set", "lr=0.1"]) == 2
     assert "lr: 0.005 -> 0.1" in capsys.readouterr().err
-    with locked(results / "table3"):
-        assert main(table3) == 2
-    assert "another process" in capsys.readouterr().err
+
+
+def test_two_processes_share_the_runs(tmp_path):
+    out = tmp_path / "figure2"
+    words = [sys.executable, "-m", "ftbnn", "reproduce", "figure2", *QUICK, "--out", str(out), "--json"]
+    both = [subprocess.Popen(words, env=ENV, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in "12"]
+    ends = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    started = [line.split()[-1] for _, err in ends for line in err.splitlines() if line.startswith("figure2 [")]
+    assert sorted(started) == sorted(record["name"] for record in read(out)["runs"]), "each run once"
+    assert [json.loads(answer)["runs_finished"] for answer, _ in ends] == [8, 8]
 
 
 def test_a_result_without_its_runs_is_not_lost(results, tmp_path, capsys):

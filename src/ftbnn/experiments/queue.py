@@ -1,11 +1,15 @@
 """Runs one after the other: finished ones are skipped, an interrupted one resumes, and it may be killed at any point.
 
+Several processes may be at work in one folder: each takes the next run that nobody has, and all end with the whole.
+
 OUT/runs/NAME/              a run directory of the library (several, of a multi-step recipe)
 OUT/runs/NAME/outcome.json  written last: what came of the run, as it will stand in result.json
+OUT/.locks/NAME             held by the process that makes the run
 """
 
 import fcntl
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -27,6 +31,7 @@ from ftbnn.training.record import read as read_metrics
 from ftbnn.training.run import RunDir, environment
 
 OUTCOME = "outcome.json"
+POLL_S = 1.0
 SCORES = ("train_loss", "train_top1", "val_loss", "val_top1", "val_top5")
 ENVIRONMENT = (
     "commit",
@@ -40,6 +45,7 @@ ENVIRONMENT = (
 )  # no command: it has paths
 
 Record = dict[str, Any]
+Measure = Callable[[Path, Source], dict[str, Any]]  # of a finished run
 
 
 @dataclass(frozen=True)
@@ -91,26 +97,46 @@ class Queue:
     def work(
         self,
         after: Callable[[list[Record]], None],
-        measure: Callable[[Path, Source], dict[str, Any]] | None = None,
-    ) -> list[Record]:
+        measure: Measure | None = None,
+    ) -> None:
         """Does what is to be done; `after` gets the records of all finished runs, at first and after each run."""
-        records = self._finished()
-        if records:
-            after(list(records.values()))
-        left = [job for job in self.jobs if job.name not in records]
-        bar = Progress(len(self.jobs), len(records), quiet=self.ask.quiet, unit="run")
+        done = self._show(after)
+        bar = Progress(len(self.jobs), len(done), quiet=self.ask.quiet, unit="run")
         try:
-            if records:
-                bar.say(f"{self.ask.what}: {len(records)} of {len(self.jobs)} runs are there already")
-            for job in left:
-                bar.advance(0, self.ask.what)
-                bar.say(f"{self.ask.what} [{len(records) + 1}/{len(self.jobs)}] {job.name}")
-                records[job.name] = self._do(job, measure)
-                bar.advance(1, self.ask.what)
-                after([records[other.name] for other in self.jobs if other.name in records])
+            if done:
+                bar.say(f"{self.ask.what}: {len(done)} of {len(self.jobs)} runs are there already")
+            while len(done) < len(self.jobs):
+                if not self._do_next(done, measure, bar):
+                    bar.advance(0, f"{self.ask.what}, waiting for another process")
+                    time.sleep(POLL_S)
+                before, done = done, self._finished()
+                if len(done) > len(before):
+                    bar.advance(len(done) - len(before), self.ask.what)
+                    done = self._show(after)
         finally:
             bar.close()
-        return [records[job.name] for job in self.jobs]
+
+    def _show(self, after: Callable[[list[Record]], None]) -> dict[str, Record]:
+        records = self._finished()
+        if records:
+            with locked(self.ask.out / ".locks" / "result"):
+                after(list(records.values()))
+        return records
+
+    def _do_next(self, done: dict[str, Record], measure: Measure | None, bar: Progress) -> bool:
+        """Makes the first run that nobody has; False if other processes are at work on all that is left."""
+        for job in self.jobs:
+            if job.name in done or (job.teacher and job.teacher not in done):
+                continue
+            with locked(self.ask.out / ".locks" / job.name, wait=False) as is_ours:
+                if not is_ours:
+                    continue
+                if job.name not in self._finished():
+                    bar.advance(0, self.ask.what)
+                    bar.say(f"{self.ask.what} [{len(done) + 1}/{len(self.jobs)}] {job.name}")
+                    self._do(job, measure)
+                return True
+        return False
 
     def _plan(self, job: Job) -> Plan:
         return plan(
@@ -171,7 +197,7 @@ class Queue:
             return "; ".join([*words, f"{len(before)} -> {len(now)} steps"])
         return "; ".join([*words, *(word for a, b in zip(now, before, strict=True) for word in a.difference(b))])
 
-    def _do(self, job: Job, measure: Callable[[Path, Source], dict[str, Any]] | None) -> Record:
+    def _do(self, job: Job, measure: Measure | None) -> None:
         wanted = self.plans[job.name]
         story = ""
         try:
@@ -190,8 +216,6 @@ class Queue:
         if measure is not None and not story:
             record["measured"] = rounded(measure(wanted.out, self.ask.source))
         write_atomically(wanted.out / OUTCOME, (dumps(record) + "\n").encode())
-        self.found[job.name] = wanted.out
-        return record
 
     def _teacher(self, job: Job) -> Path | None:
         if not job.teacher:
@@ -235,18 +259,20 @@ def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keeps a second process out of the folder."""
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Holds the lock, or yields False if another process does and we do not wait."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"another process is at work in {folder}") from None
-            yield
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
     except OSError as error:
-        raise UserError(f"cannot work in {folder}: {error.strerror or error}") from error
+        raise UserError(f"cannot work in {path.parent}: {error.strerror or error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 def machine() -> dict[str, Any]:

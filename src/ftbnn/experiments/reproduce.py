@@ -9,7 +9,7 @@ from typing import Any
 from ftbnn.data import SOURCES, load
 from ftbnn.errors import UserError, unknown
 from ftbnn.experiments import deploy, figure1, figure2, table1, table2, table3, table4
-from ftbnn.experiments.queue import Ask, Queue, Record, locked, machine
+from ftbnn.experiments.queue import Ask, Queue, Record, machine
 from ftbnn.experiments.result import write
 from ftbnn.experiments.scales import SCALES
 
@@ -76,14 +76,13 @@ def ask_for(
 def reproduce(ask: Ask) -> dict[str, Any]:
     """Runs what is missing; result.json and the pictures are written anew after every run. Returns the result."""
     experiment = EXPERIMENTS[ask.what]
-    with locked(ask.out):
-        queue = Queue(experiment.jobs(ask), ask)
-        result: dict[str, Any] = {}
+    queue = Queue(experiment.jobs(ask), ask)
+    result: dict[str, Any] = {}
 
-        def after(records: Sequence[Record]) -> None:
-            result.update(write(ask.out, _facts(ask, records, len(queue.jobs)), experiment.show(ask, records), records))
+    def after(records: Sequence[Record]) -> None:
+        result.update(write(ask.out, _facts(ask, records, len(queue.jobs)), experiment.show(ask, records), records))
 
-        queue.work(after, getattr(experiment, "measure", None))
+    queue.work(after, getattr(experiment, "measure", None))
     return result
 
 
