@@ -41,4 +41,5 @@ network = build("ftbnn18", width=4, classes=2, in_channels=1, stem="small")
 val = [(torch.randn(1, 8, 8) + k % 2, k % 2) for k in range(7)]
 fit(network, (Noted(), val), recipe, out / "run", quiet=True, save_every=3)
 torch.save(network.state_dict(), out / f"weights{rank}.pt")
+fit(network, (val, val), recipe, out / "second", quiet=True)  # the same processes meet again
 leave(0)

@@ -1,5 +1,6 @@
 """Many processes, or one: who we are, sums over all, and what only the first may do."""
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defin
 from ftbnn.errors import UserError, unknown
 
 TIMEOUT = timedelta(minutes=10)
+_worlds = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,9 @@ def world(device: str) -> Iterator[World]:
         yield here
         return
     # torchrun keeps one store over all its restarts: without a prefix of its own a restarted process would find the
-    # address of one that died.
+    # address of one that died, and a second training in the same processes those of the first.
     store, rank, size = next(rendezvous("env://"))
-    store = PrefixStore(f"attempt{here.restarts}", store)
+    store = PrefixStore(f"attempt{here.restarts}/world{next(_worlds)}", store)
     backend = "nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
