@@ -1,5 +1,17 @@
 #include "base/threads.h"
 
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -8,6 +20,7 @@ namespace ftbnn {
 
 namespace {
 
+constexpr int MAX_THREADS = 1024;
 constexpr int SPINS = 4000;  // some tens of microseconds
 constexpr std::uint64_t TASK_LIMIT = std::uint64_t{1} << 32;
 
@@ -17,13 +30,45 @@ void pause() {
 #endif
 }
 
-}  // namespace
-
-ThreadPool::ThreadPool(int threads) {
-  for (int k = 1; k < threads; ++k) workers_.emplace_back([this] { work(); });
+// How many forks lie between the first process with a pool and this one.
+std::atomic<unsigned>& forks() {
+  static std::atomic<unsigned> count{0};
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++count; });
+  static_cast<void>(registered);
+  return count;
 }
 
-ThreadPool::~ThreadPool() {
+}  // namespace
+
+class ThreadPool::Crew {
+ public:
+  // Delegates, so that the threads that did start are sent home if one does not.
+  explicit Crew(int workers) : Crew() {
+    for (int k = 0; k < workers; ++k) workers_.emplace_back([this] { work(); });
+  }
+  ~Crew();
+
+  void run(int count, Call call, const void* context);
+
+ private:
+  Crew() = default;
+  void work();
+  void take_tasks();
+
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  Call call_ = nullptr;
+  const void* context_ = nullptr;
+  // Each on a cache line of its own: what the threads hammer on is not what the others read.
+  alignas(64) std::atomic<std::uint64_t> ticket_{0};  // tasks of this round, tasks taken
+  alignas(64) std::atomic<int> done_{0};
+  alignas(64) std::atomic<unsigned> round_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> stop_{false};
+};
+
+ThreadPool::Crew::~Crew() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
@@ -33,9 +78,9 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-// A task once taken keeps the caller in run_erased, so `call_` and `context_` are those of its round, even if the
-// worker came here for an earlier one.
-void ThreadPool::take_tasks() {
+// A task once taken keeps the caller in run, so `call_` and `context_` are those of its round, even if the worker came
+// here for an earlier one.
+void ThreadPool::Crew::take_tasks() {
   for (;;) {
     const std::uint64_t ticket = ticket_.fetch_add(1);
     const std::uint64_t task = ticket % TASK_LIMIT;
@@ -45,7 +90,7 @@ void ThreadPool::take_tasks() {
   }
 }
 
-void ThreadPool::run_erased(int count, Call call, const void* context) {
+void ThreadPool::Crew::run(int count, Call call, const void* context) {
   call_ = call;
   context_ = context;
   done_ = 0;
@@ -59,7 +104,7 @@ void ThreadPool::run_erased(int count, Call call, const void* context) {
   while (done_ < count) pause();
 }
 
-void ThreadPool::work() {
+void ThreadPool::Crew::work() {
   unsigned seen = 0;
   for (;;) {
     for (int spin = 0; spin < SPINS && round_ == seen; ++spin) pause();
@@ -73,6 +118,33 @@ void ThreadPool::work() {
     if (stop_) return;
     take_tasks();
   }
+}
+
+ThreadPool::ThreadPool(int threads) : threads_(threads) {
+  if (threads < 1 || threads > MAX_THREADS)
+    throw std::invalid_argument("threads must be 1 to " + std::to_string(MAX_THREADS) + ", not " +
+                                std::to_string(threads));
+  hire();
+}
+
+// The crew of a forked process's parent is not here to be joined or woken, and its locks may be anybody's: left alone.
+ThreadPool::~ThreadPool() {
+  if (forks_ != forks()) static_cast<void>(crew_.release());
+}
+
+void ThreadPool::hire() {
+  static_cast<void>(crew_.release());
+  try {
+    if (threads_ > 1) crew_ = std::make_unique<Crew>(threads_ - 1);
+  } catch (const std::system_error&) {
+    throw std::invalid_argument("this system does not start " + std::to_string(threads_) + " threads");
+  }
+  forks_ = forks();
+}
+
+void ThreadPool::run_erased(int count, Call call, const void* context) {
+  if (forks_ != forks()) hire();
+  crew_->run(count, call, context);
 }
 
 }  // namespace ftbnn

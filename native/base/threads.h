@@ -4,30 +4,27 @@
 // then the result does not depend on the number of threads. Between two calls the workers spin for a moment before they
 // sleep: an operator takes some tens of microseconds, about as long as waking a thread. The caller waits for tasks, not
 // for workers: one that wakes up late finds nothing to do, and nobody waited for it.
+//
+// A fork copies no threads: in the child, the pool starts new ones when it has work for them.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <memory>
 
 namespace ftbnn {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);
+  explicit ThreadPool(int threads);  // 1 to 1024; throws std::invalid_argument if there cannot be so many
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return threads_; }
 
   // Runs body(0) ... body(count - 1) and returns when all are done. The caller works too. Not reentrant.
   template <typename Body>
   void run(int count, const Body& body) {
-    if (workers_.empty() || count < 2) {
+    if (threads_ == 1 || count < 2) {
       for (int task = 0; task < count; ++task) body(task);
       return;
     }
@@ -36,22 +33,14 @@ class ThreadPool {
 
  private:
   using Call = void (*)(const void*, int);
+  class Crew;
 
   void run_erased(int count, Call call, const void* context);
-  void work();
-  void take_tasks();
+  void hire();
 
-  std::vector<std::thread> workers_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  Call call_ = nullptr;
-  const void* context_ = nullptr;
-  // Each on a cache line of its own: what the threads hammer on is not what the others read.
-  alignas(64) std::atomic<std::uint64_t> ticket_{0};  // tasks of this round, tasks taken
-  alignas(64) std::atomic<int> done_{0};
-  alignas(64) std::atomic<unsigned> round_{0};
-  std::atomic<int> sleepers_{0};
-  std::atomic<bool> stop_{false};
+  int threads_;
+  unsigned forks_;  // that had happened when the crew was hired
+  std::unique_ptr<Crew> crew_;
 };
 
 }  // namespace ftbnn
