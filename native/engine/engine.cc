@@ -1,9 +1,26 @@
 #include "engine/engine.h"
 
 #include <chrono>
+#include <cstring>
 #include <limits>
+#include <stdexcept>
 
 namespace ftbnn {
+
+namespace {
+
+void require_finite(const float* numbers, std::size_t count) {
+  constexpr std::uint32_t EXPONENT = 0x7f800000;
+  bool found = false;
+  for (std::size_t k = 0; k < count; ++k) {
+    std::uint32_t bits;
+    std::memcpy(&bits, numbers + k, sizeof bits);
+    found |= (bits & EXPONENT) == EXPONENT;
+  }
+  if (found) throw std::invalid_argument("the images have values that are not finite (NaN or infinity)");
+}
+
+}  // namespace
 
 Engine::Engine(Model model, int threads)
     : model_(std::move(model)), plan_(make_plan(model_)), kernels_(kernels_for(isa_in_use())), pool_(threads) {
@@ -36,6 +53,13 @@ class Engine::Loan {
   std::unique_ptr<Workspace> memory_;
 };
 
+// So that which call allocates is not up to how its threads happen to overlap.
+void Engine::reserve(int count) const {
+  const std::lock_guard<std::mutex> lock(workspaces_mutex_);
+  while (workspaces_.size() < static_cast<std::size_t>(count))
+    workspaces_.push_back(std::make_unique<Workspace>(plan_, kernels_, threads()));
+}
+
 template <typename Pixel>
 void Engine::run_all(const Pixel* images, int batch, float* output) const {
   const std::size_t in = model_.input().elements(), out = model_.output().elements();
@@ -51,6 +75,7 @@ void Engine::run_all(const Pixel* images, int batch, float* output) const {
   // Whole images to the threads as long as there is one for each; the rest together.
   const int apart = pool != nullptr ? batch / pool_.threads() * pool_.threads() : 0;
   if (apart > 0) {
+    reserve(pool_.threads());
     pool_.run(apart, [&](int k) {
       const Loan memory(*this);
       one(k, *memory, nullptr);
@@ -60,7 +85,10 @@ void Engine::run_all(const Pixel* images, int batch, float* output) const {
   for (int k = apart; k < batch; ++k) one(k, *memory, pool);
 }
 
-void Engine::run(const float* images, int batch, float* output) const { run_all(images, batch, output); }
+void Engine::run(const float* images, int batch, float* output) const {
+  require_finite(images, static_cast<std::size_t>(batch) * model_.input().elements());
+  run_all(images, batch, output);
+}
 void Engine::run(const std::uint8_t* images, int batch, float* output) const { run_all(images, batch, output); }
 
 template <typename Pixel>
@@ -87,7 +115,10 @@ std::vector<double> Engine::profile_one(const Pixel* image, int rounds) const {
   return fastest;
 }
 
-std::vector<double> Engine::profile(const float* image, int rounds) const { return profile_one(image, rounds); }
+std::vector<double> Engine::profile(const float* image, int rounds) const {
+  require_finite(image, model_.input().elements());
+  return profile_one(image, rounds);
+}
 std::vector<double> Engine::profile(const std::uint8_t* image, int rounds) const { return profile_one(image, rounds); }
 
 }  // namespace ftbnn

@@ -23,6 +23,7 @@ class Engine {
   int threads() const { return pool_.threads(); }
 
   // float32 images (batch, c, h, w), normalised already; output (batch, elements of the last value), channel-major.
+  // Throws std::invalid_argument if a number is not finite.
   void run(const float* images, int batch, float* output) const;
   // 8-bit images (batch, h, w, c), normalised here as the file says.
   void run(const std::uint8_t* images, int batch, float* output) const;
@@ -32,6 +33,7 @@ class Engine {
 
  private:
   class Loan;
+  void reserve(int workspaces) const;
   template <typename Pixel>
   void run_all(const Pixel* images, int batch, float* output) const;
   template <typename Pixel>

@@ -30,7 +30,7 @@ typedef struct {
   const char* isa; /* "amx", "avx512", "avx2" or "portable" */
 } ftbnn_model_info;
 
-/* Reads the file. `threads` 0 means one per core. Returns NULL on failure. */
+/* Reads the file. `threads`, 0 to 1024; 0 means one per core. Returns NULL on failure. */
 FTBNN_API ftbnn_model* ftbnn_load(const char* path, int32_t threads);
 
 /* The same for a file that is in memory already; the bytes are copied. */
@@ -44,7 +44,8 @@ FTBNN_API int ftbnn_info(const ftbnn_model* model, ftbnn_model_info* info);
 /* The name of class `index`, or NULL if there is none. */
 FTBNN_API const char* ftbnn_class_name(const ftbnn_model* model, int32_t index);
 
-/* Normalised float images [batch][channels][height][width] in, [batch][outputs] out. Returns 0 on success. */
+/* Normalised float images [batch][channels][height][width] in, [batch][outputs] out. Returns 0 on success;
+ * NaN and infinity are refused. */
 FTBNN_API int ftbnn_run(const ftbnn_model* model, const float* images, int32_t batch, float* outputs);
 
 /* 8-bit images [batch][height][width][channels] in, normalised as the file says. Returns 0 on success. */

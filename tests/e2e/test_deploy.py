@@ -82,6 +82,7 @@ def test_inspect(deployed, capsys):
         (["predict", "none.ftbnn", "none.png"], "cannot read none.ftbnn"),
         (["predict", "{file}", "{file}"], "cannot be read as a picture"),
         (["predict", "{file}", "{file}", "--top", "0"], "--top"),
+        (["predict", "{file}", "{file}", "--threads", "5000"], "threads"),
         (["inspect", "{run}"], "cannot read"),
         (["inspect", "{run}/recipe.json"], "not a .ftbnn file"),
         (["eval", "{file}"], "--data"),
@@ -150,6 +151,11 @@ def from_memory(library, data):
     load_bytes = lib.ftbnn_load_bytes
     model = load_bytes(data, ctypes.c_size_t(len(data)), 1)
     assert model
+    image = (ctypes.c_float * 64)(float("nan"))
+    assert lib.ftbnn_run(ctypes.c_void_p(model), image, 1, (ctypes.c_float * 10)()) != 0
+    assert b"not finite" in lib.ftbnn_error()
     lib.ftbnn_free(ctypes.c_void_p(model))
     assert not load_bytes(data, ctypes.c_size_t(len(data) // 2), 1)
     assert b"bytes, its header says" in lib.ftbnn_error()
+    assert not load_bytes(data, ctypes.c_size_t(len(data)), 10**6)
+    assert b"threads must be 1 to 1024" in lib.ftbnn_error()
