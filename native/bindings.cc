@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <iterator>
+#include <stdexcept>
 #include <system_error>
 #include <type_traits>
 
@@ -237,7 +239,6 @@ nb::tuple shape_tuple(const ftbnn::Shape& shape) { return nb::make_tuple(shape.c
 
 // A bytes object does not change, so it is read with the GIL released too.
 void parse_engine(ftbnn::Engine* self, const nb::bytes& data, int threads) {
-  require(threads >= 1 && threads <= 1024, "threads must be 1 to 1024");
   const void* bytes = data.data();
   const std::size_t size = data.size();
   const nb::gil_scoped_release release;
@@ -246,7 +247,6 @@ void parse_engine(ftbnn::Engine* self, const nb::bytes& data, int threads) {
 
 // Files are read with the GIL released; what the operating system refuses is an OSError with its number.
 void open_engine(ftbnn::Engine* self, const std::string& path, int threads) {
-  require(threads >= 1 && threads <= 1024, "threads must be 1 to 1024");
   try {
     const nb::gil_scoped_release release;
     new (self) ftbnn::Engine(ftbnn::read_model(path), threads);
@@ -297,6 +297,15 @@ nb::list list_operators(const ftbnn::Engine& engine) {
   return rows;
 }
 
+// What the core calls an invalid argument (FTBNN_ISA, threads, images of NaN) is a user's mistake.
+void translate_mistake(const std::exception_ptr& thrown, void* user_error) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::invalid_argument& mistake) {
+    PyErr_SetString(static_cast<PyObject*>(user_error), mistake.what());
+  }
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -308,13 +317,15 @@ NB_MODULE(_native, m) {
   m.def("isas", &isa_names, "ISAs whose kernels may run here, best first.");
   m.def(
       "isa_in_use", [] { return std::string(ftbnn::isa_name(ftbnn::isa_in_use())); },
-      "The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.");
+      "The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises UserError if it cannot be used.");
   bind_kernels(m.def_submodule("kernels"));
   nb::module_ training = m.def_submodule("training");
   bind_training(training);
   bind_conv_grad(training);
   bind_bench(m.def_submodule("bench"));
-  nb::exception<ftbnn::FormatError>(m, "FormatError", nb::module_::import_("ftbnn.errors").attr("UserError").ptr());
+  const nb::object user_error = nb::module_::import_("ftbnn.errors").attr("UserError");
+  nb::exception<ftbnn::FormatError>(m, "FormatError", user_error.ptr());
+  nb::register_exception_translator(&translate_mistake, user_error.inc_ref().ptr());
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a)
       .def("__init__", &parse_engine, "data"_a, "threads"_a)

@@ -26,7 +26,7 @@ def isas() -> list[str]:
 
 def isa_in_use() -> str:
     """
-    The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises ValueError if it cannot be used.
+    The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises UserError if it cannot be used.
     """
 
 class FormatError(ftbnn.errors.UserError):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ftbnn import _native
 from ftbnn.bench.rounds import Contender
 from ftbnn.bench.subject import Subject
-from ftbnn.errors import UserError, unknown
+from ftbnn.errors import unknown
 from ftbnn.runtime import load
 
 FIRST_ANSWERS = 5  # fresh processes
@@ -30,10 +30,7 @@ print(time.perf_counter() - started)
 
 def isas_of(names: Sequence[str]) -> list[str]:
     """The ISAs to measure: those named, or the one in use. avx512bf16 is of training alone; the engine runs avx512."""
-    try:
-        in_use = _native.isa_in_use()
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    in_use = _native.isa_in_use()
     for name in names:
         if name not in _native.isas():
             raise unknown("ISA on this machine", name, _native.isas())

@@ -8,7 +8,6 @@ from typing import Any
 
 from ftbnn import _native
 from ftbnn.cli.output import print_json
-from ftbnn.errors import UserError
 
 PACKAGES = ("ftbnn", "numpy", "pillow", "torch")
 
@@ -26,10 +25,6 @@ def _version(package: str) -> str:
 
 def collect() -> dict[str, Any]:
     """Everything a bug report needs. Versions are read from the installed metadata: nothing is imported for it."""
-    try:
-        isa = _native.isa_in_use()
-    except ValueError as error:
-        raise UserError(str(error)) from error
     return {
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "platform": platform.platform(),
@@ -37,7 +32,7 @@ def collect() -> dict[str, Any]:
         "cpu_features": _native.cpu_features(),
         "threads": len(os.sched_getaffinity(0)),
         "isas": _native.isas(),
-        "isa": isa,
+        "isa": _native.isa_in_use(),
         "isa_forced": bool(os.environ.get("FTBNN_ISA")),
     }
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftbnn import _native
+from ftbnn._native import FormatError
 from ftbnn.errors import UserError
 from ftbnn.runtime.images import centre_view
 from ftbnn.zoo import resolve
@@ -32,16 +33,14 @@ class Model:
     """A loaded network. May be called from several threads at once; the GIL is released while it runs."""
 
     def __init__(self, source: str | os.PathLike[str] | bytes, *, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise UserError(f"threads must be 1 or more, not {threads}")
         given = source if isinstance(source, bytes) else os.fspath(source)
         name = "these bytes" if isinstance(source, bytes) else source
         try:
-            self._engine = _native.Engine(given, threads or len(os.sched_getaffinity(0)))
+            self._engine = _native.Engine(given, len(os.sched_getaffinity(0)) if threads is None else threads)
         except OSError as error:
             raise UserError(f"cannot read {name}: {error.strerror or error}") from error
-        except UserError as error:  # a FormatError
-            raise type(error)(f"{name}: {error}") from None
+        except FormatError as error:
+            raise FormatError(f"{name}: {error}") from None
         self.name: str = self._engine.name
         self.input_shape: tuple[int, int, int] = self._engine.input_shape
         self.output_shape: tuple[int, int, int] = self._engine.output_shape
@@ -91,8 +90,6 @@ class Model:
                 raise UserError(f"float images must be (N, {channels}, {height}, {width}), not {images.shape}")
             if not len(images):
                 raise UserError("the batch is empty")
-            if not np.isfinite(images).all():
-                raise UserError("the images have values that are not finite (NaN or infinity)")
             return np.ascontiguousarray(images)
         if isinstance(images, np.ndarray) and images.dtype != np.uint8:
             raise UserError(f"images must be float32 or uint8, not {images.dtype}")

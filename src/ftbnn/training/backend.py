@@ -14,10 +14,7 @@ from ftbnn.training.recipe import Recipe
 
 def isa() -> str:
     """The instruction set of the native kernels."""
-    try:
-        return _native.isa_in_use()
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    return _native.isa_in_use()
 
 
 def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before: str | None = None) -> Recipe:

@@ -199,8 +199,10 @@ def test_eight_bit_images_are_normalised_and_fitted(tiny):
     ],
 )
 def test_wrong_images_are_one_line(tiny, images, message):
-    with pytest.raises(UserError, match=message):
-        load(tiny[1])(images)
+    model = load(tiny[1])
+    for use in (model, model.profile):
+        with pytest.raises(UserError, match=message):
+            use(images)
 
 
 def test_eight_threads_at_once_get_the_right_answers(tiny):
@@ -295,8 +297,49 @@ def test_what_cannot_be_read_is_one_line(tmp_path):
     for path in (tmp_path / "none.ftbnn", tmp_path):
         with pytest.raises(UserError, match="cannot read"):
             load(path)
-    with pytest.raises(UserError, match="threads"):
-        load(tmp_path, threads=0)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 5000])
+def test_wrong_thread_counts_are_refused(tiny, threads):
+    with pytest.raises(UserError, match=f"threads must be 1 to 1024, not {threads}"):
+        load(tiny[1], threads=threads)
+
+
+def test_a_wrong_isa_is_a_users_mistake(tiny, monkeypatch):
+    monkeypatch.setenv("FTBNN_ISA", "sse9")
+    with pytest.raises(UserError, match="choose one of"):
+        load(tiny[1])
+
+
+def test_more_threads_than_the_system_starts_are_refused(tiny):
+    code = """if True:
+        import resource, sys
+        from ftbnn.runtime import load
+        resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+        load(sys.argv[1], threads=1000)"""
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tiny[1])], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "does not start 1000 threads" in result.stderr
+
+
+def test_a_forked_process_runs_the_model_and_ends(tiny):
+    """As a server does that loads before it forks its workers: the pool's threads are not in the child."""
+    code = """if True:
+        import os, sys
+        import numpy as np
+        from ftbnn.runtime import load
+        model = load(sys.argv[1], threads=2)
+        images = np.random.default_rng(0).normal(size=(5, 1, 28, 28)).astype(np.float32)
+        expected = model(images)
+        child = os.fork()
+        if child == 0:
+            same = np.array_equal(model(images), expected)
+            alive = len(os.listdir("/proc/self/task"))
+            del model
+            sys.exit(not (same and alive > 1))
+        sys.exit(os.waitpid(child, 0)[1])"""
+    subprocess.run([sys.executable, "-c", code, str(tiny[1])], check=True, timeout=60)
 
 
 def test_the_runtime_loads_no_torch(tiny):
