@@ -17,6 +17,15 @@ from ftbnn.data import load as load_data
 from ftbnn.runtime import load
 
 ROOT = Path(__file__).parents[2]
+A_PROJECT = f"""
+cmake_minimum_required(VERSION 3.18)
+project(mine C)
+find_package(ftbnn REQUIRED)
+add_executable(classify {ROOT}/native/examples/classify.c)
+add_executable(steady {ROOT}/native/tests/steady.c)
+target_link_libraries(classify PRIVATE ftbnn::ftbnn)
+target_link_libraries(steady PRIVATE ftbnn::ftbnn)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -111,22 +120,26 @@ def test_without_torch_a_file_still_predicts(deployed, tmp_path):
 
 
 def test_a_c_program_gives_the_same_answer(deployed, tmp_path):
-    """Configured, built and installed as a user of the C API would; run on a raw image."""
+    """Configured, built, installed and found by another project, as a user of the C API would; run on a raw image."""
     _, path = deployed
     tools = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    build, prefix = tmp_path / "build", tmp_path / "prefix"
+    build, prefix, mine = tmp_path / "build", tmp_path / "prefix", tmp_path / "mine"
+    mine.mkdir()
+    (mine / "CMakeLists.txt").write_text(A_PROJECT)
     configure = ["cmake", "-S", str(ROOT), "-B", str(build), "-DFTBNN_C=ON", "-DCMAKE_BUILD_TYPE=Release"]
     for command in (
         configure,
         ["cmake", "--build", str(build), "--parallel", "2"],
         ["cmake", "--install", str(build), "--prefix", str(prefix)],
+        ["cmake", "-S", str(mine), "-B", str(mine / "build"), f"-DCMAKE_PREFIX_PATH={prefix}"],
+        ["cmake", "--build", str(mine / "build")],
     ):
         subprocess.run(command, check=True, capture_output=True, env=tools)
     assert (prefix / "include" / "ftbnn.h").exists()
     assert list(prefix.glob("lib*/libftbnn.so"))
     image = load_data("digits", None).val.images[3, 0].numpy()
     (tmp_path / "image.raw").write_bytes(image.tobytes())
-    classify = str(build / "classify")
+    classify = str(mine / "build" / "classify")
     result = subprocess.run(
         [classify, str(path), str(tmp_path / "image.raw")], capture_output=True, text=True, check=True
     )
@@ -141,6 +154,11 @@ def test_a_c_program_gives_the_same_answer(deployed, tmp_path):
     assert "not a .ftbnn file" in wrong.stderr
     from_memory(next(prefix.glob("lib*/libftbnn.so")), path.read_bytes())
     shutil.rmtree(build)
+    for threads, batch in ((1, 1), (1, 4), (2, 1), (2, 5)):
+        command = [str(mine / "build" / "steady"), str(path), str(threads), str(batch)]
+        allocations = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        # A thread that gets its first task late makes its own few buffers then.
+        assert allocations <= 8 * (threads - 1), f"{allocations} in 200 calls, {threads} threads, batches of {batch}"
 
 
 def from_memory(library, data):
