@@ -18,7 +18,7 @@ demo: $(READY)  ## show what the project does
 	@$(BIN)/ftbnn train ftbnn18 --data digits --out runs/demo
 	@echo "== the best epoch, evaluated from its checkpoint"
 	@$(BIN)/ftbnn eval runs/demo
-	@echo "== packed into one file, read back and compared"
+	@echo "== packed into one file, run natively and compared"
 	@$(BIN)/ftbnn export runs/demo -o runs/demo/digits.ftbnn
 	@echo "== the file, evaluated by the native engine"
 	@$(BIN)/ftbnn eval runs/demo/digits.ftbnn --data digits

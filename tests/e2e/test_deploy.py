@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from ftbnn.cli.main import main
 from ftbnn.data import load as load_data
+from ftbnn.export import export
 from ftbnn.runtime import load
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +74,23 @@ def test_predict_reads_pictures_of_any_kind(deployed, tmp_path, capsys):
     assert first["top"][0]["index"] == expected
     assert main(["predict", str(path), str(picture)]) == 0
     assert "%" in capsys.readouterr().out
+
+
+def test_predict_keeps_the_upper_bits_of_16_bit_grey(deployed, tmp_path, capsys):
+    _, path = deployed
+    grey = load_data("digits", None).val.images[0, 0].numpy()
+    Image.fromarray(grey).save(tmp_path / "8.png")
+    Image.fromarray(grey.astype(np.uint16) << 8).save(tmp_path / "16.png")
+    assert main(["predict", str(path), str(tmp_path / "8.png"), str(tmp_path / "16.png"), "--json"]) == 0
+    eight, sixteen = json.loads(capsys.readouterr().out)
+    assert eight["top"] == sixteen["top"]
+
+
+def test_eval_refuses_a_file_of_another_width(tmp_path, capsys):
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 10))
+    export(network, torch.zeros(1, 1, 8, 5), tmp_path / "narrow.ftbnn")
+    assert main(["eval", str(tmp_path / "narrow.ftbnn"), "--data", "digits"]) == 2
+    assert "takes 1x8x5 images" in capsys.readouterr().err
 
 
 def test_inspect(deployed, capsys):

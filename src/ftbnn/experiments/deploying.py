@@ -12,7 +12,6 @@ from ftbnn.data.batches import Batches
 from ftbnn.data.imagefolder import SIZE, TEST_SIDE
 from ftbnn.errors import UserError
 from ftbnn.export import export, export_onnx
-from ftbnn.export.verify import verify
 from ftbnn.runtime import load as load_file
 from ftbnn.training.run import load_network
 
@@ -20,7 +19,7 @@ SAMPLES = 64
 
 
 def export_run(path: Path, out: Path, *, onnx: bool = False) -> dict[str, Any]:
-    """Exports a run's best epoch or a checkpoint, reads the file back and compares it on made images."""
+    """Exports a run's best epoch or a checkpoint, runs the file natively and compares it on made images."""
     network, state = load_network(path)
     spec = state["spec"]
     if spec is None:
@@ -42,21 +41,21 @@ def export_run(path: Path, out: Path, *, onnx: bool = False) -> dict[str, Any]:
         network,
         samples[:2],
         out,
+        samples=samples,
         name=state["model_spec"]["name"],
         mean=spec["mean"],
         std=spec["std"],
         class_names=spec["class_names"],
         resize=round(side * TEST_SIDE / SIZE) if spec["augment"] == "imagenet" else side,
     )
-    agreement = verify(network, out, samples)
     return {
         "path": str(out),
         "size_bytes": report.size_bytes,
         "fp32_bytes": report.fp32_bytes,
         "operators": report.operators,
-        "samples": agreement.images,
-        "top1_agreement": agreement.top1,
-        "median_error": agreement.median_error,
+        "samples": report.agreement.images,
+        "top1_agreement": report.agreement.top1,
+        "median_error": report.agreement.median_error,
     }
 
 
@@ -86,12 +85,12 @@ def compare_file(checkpoint: Path, file: Path, source: Source) -> dict[str, Any]
 def evaluate_file(path: Path, data: str, data_dir: Path | None, *, workers: int = 0) -> dict[str, Any]:
     """Accuracy of a .ftbnn file on the test split of a data set."""
     model = load_file(path)
-    channels, height, _ = model.input_shape
+    channels, height, width = model.input_shape
     source = load_data(data, data_dir, image_size=height if data in ("imagefolder", "synthetic") else None)
     spec = source.spec
-    if (spec.channels, spec.image_size) != (channels, height):
+    if (spec.channels, spec.image_size, spec.image_size) != (channels, height, width):
         theirs = f"{spec.channels}x{spec.image_size}x{spec.image_size}"
-        raise UserError(f"{path} takes {channels}x{height}x{height} images; {data} has {theirs}")
+        raise UserError(f"{path} takes {channels}x{height}x{width} images; {data} has {theirs}")
     top1 = top5 = count = 0
     corrupt: list[str] = []
     for batch in Batches(source.val, spec, batch_size=64, shuffle=False, workers=workers).epoch(0):

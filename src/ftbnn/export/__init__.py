@@ -1,10 +1,11 @@
-"""A torch module in, a .ftbnn file out: traced, converted, folded, packed, written."""
+"""A torch module in, a .ftbnn file out: traced, converted, folded, packed, run natively and compared, written."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError
@@ -13,21 +14,26 @@ from ftbnn.export.fold import fold
 from ftbnn.export.graph import Graph
 from ftbnn.export.onnx import export_onnx
 from ftbnn.export.trace import ExportError, trace
-from ftbnn.export.write import InputInfo, write
+from ftbnn.export.verify import Agreement, verify
+from ftbnn.export.write import InputInfo, encode
+from ftbnn.files import write_atomically
 
-__all__ = ["ExportError", "Report", "build_graph", "export", "export_onnx"]
+__all__ = ["Agreement", "ExportError", "Report", "build_graph", "export", "export_onnx"]
 
 FP32_BYTES = 4
+SAMPLES = 8
 
 
 @dataclass(frozen=True)
 class Report:
-    """What an export made: the file's size beside that of the module's real-valued state in fp32."""
+    """What an export made: the file's size beside that of the module's real-valued state in fp32, and how the engine's
+    outputs compare with the module's."""
 
     path: Path
     size_bytes: int
     fp32_bytes: int
     operators: int
+    agreement: Agreement
 
 
 def build_graph(module: nn.Module, example_input: Tensor) -> Graph:
@@ -38,15 +44,17 @@ def build_graph(module: nn.Module, example_input: Tensor) -> Graph:
 def export(
     module: nn.Module,
     example_input: Tensor,
-    path: Path | str,
+    path: Path | str = "model.ftbnn",
     *,
+    samples: Tensor | None = None,
     name: str = "",
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     class_names: Sequence[str] = (),
     resize: int | None = None,
 ) -> Report:
-    """Writes `module`, in evaluation mode, for images like `example_input` (N, channels, height, width).
+    """Writes `module`, in evaluation mode, for images like `example_input` (N, channels, height, width), once the
+    engine has run the file's bytes on `samples` (default: a few random images) and given the module's outputs.
 
     `mean` and `std` (default 0 and 1) are those of images on the scale 0 to 1; `resize` is the length of a photo's
     shorter side before the centre crop (default: the image's longer side, so that the crop always fits).
@@ -61,12 +69,19 @@ def export(
         class_names=class_names,
     )
     _check(info, graph)
+    if samples is None:
+        noise = torch.randn(SAMPLES, *example_input.shape[1:], generator=torch.Generator().manual_seed(0))
+        samples = noise.to(example_input)
     state = [*module.parameters(), *module.buffers()]
+    data = encode(graph, info)
+    agreement = verify(module, data, samples)
+    write_atomically(Path(path), data)
     return Report(
         path=Path(path),
-        size_bytes=write(graph, Path(path), info),
+        size_bytes=len(data),
         fp32_bytes=FP32_BYTES * sum(tensor.numel() for tensor in state if tensor.is_floating_point()),
         operators=len(graph.operators),
+        agreement=agreement,
     )
 
 

@@ -4,7 +4,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +12,6 @@ from ftbnn.errors import UserError
 from ftbnn.export.graph import AvgPool, BConv, Channels, Conv, Fused, Graph, Linear, MaxPool, Operator, Value, Window
 from ftbnn.export.pack import pack
 from ftbnn.export.trace import ExportError
-from ftbnn.files import write_atomically
 
 MAGIC = b"\x89FTBNN\r\n"
 VERSION = 1
@@ -159,10 +157,3 @@ def encode(graph: Graph, info: InputInfo) -> bytes:
     if len(data) > MAX_FILE:
         raise ExportError("", f"its file would have {len(data)} bytes; at most 2^31 are allowed")
     return data
-
-
-def write(graph: Graph, path: Path, info: InputInfo) -> int:
-    """Writes the file, whole or not at all, and returns its size in bytes."""
-    data = encode(graph, info)
-    write_atomically(path, data)
-    return len(data)

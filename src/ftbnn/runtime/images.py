@@ -16,13 +16,23 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
     """The pixels of a picture file, 8-bit grey or RGB, turned as its EXIF orientation says."""
     try:
         with Image.open(path) as file:
-            picture = ImageOps.exif_transpose(file)
-            return np.asarray(picture if picture.mode in ("L", "RGB") else picture.convert("RGB"))
+            return np.asarray(_eight_bit(ImageOps.exif_transpose(file), file.format))
     except FileNotFoundError:
         raise UserError(f"no picture at {path}") from None
     except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} cannot be read as a picture: {reason}") from error
+
+
+def _eight_bit(picture: Image.Image, kind: str | None) -> Image.Image:
+    """Grey or RGB as training takes them: Pillow itself would cut 16-bit grey off at 255, which leaves it white."""
+    if picture.mode in ("L", "RGB"):
+        return picture
+    if picture.mode.startswith("I;16") or (picture.mode == "I" and kind == "PNG"):
+        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    if picture.mode in ("I", "F"):
+        raise ValueError(f"pixels of mode {picture.mode} have no known range")
+    return picture.convert("RGB")
 
 
 def crop_box(size: tuple[int, int], part: tuple[float, float], *, across: float = 0.5, down: float = 0.5) -> Box:

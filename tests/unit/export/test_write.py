@@ -118,6 +118,24 @@ def test_report_gives_the_sizes_before_and_after(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.ftbnn"]
 
 
+def test_the_engine_runs_the_file_before_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert export(tiny(), torch.zeros(1, 2, 8, 8)).agreement.top1 == 1.0
+    assert export(tiny(), torch.zeros(1, 2, 8, 8), samples=torch.randn(5, 2, 8, 8)).agreement.images == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["model.ftbnn"]
+
+
+def test_what_tracing_does_not_see_is_found_by_comparing(tmp_path):
+    class Sly(nn.Module):
+        def forward(self, x):
+            return 2 * x if type(x) is torch.Tensor else x
+
+    network = nn.Sequential(*tiny(), Sly())
+    with pytest.raises(ExportError, match="does not compute what the module does"):
+        export(network, torch.zeros(1, 2, 8, 8), tmp_path / "wrong.ftbnn")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
