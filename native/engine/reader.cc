@@ -285,8 +285,10 @@ class Parser {
           const auto code = graph.take<std::uint8_t>("a code");
           check(code <= 1, at() + "the code is neither {-1, +1} nor {0, 1}");
           op.zero_one = code == 1;
-          op.bits_bytes = static_cast<std::size_t>((weights_of(op) + 7) / 8);
+          const std::uint64_t count = weights_of(op);
+          op.bits_bytes = static_cast<std::size_t>((count + 7) / 8);
           op.bits = blob<std::uint8_t>(graph, op.bits_bytes, "weights");
+          check(count % 8 == 0 || op.bits[op.bits_bytes - 1] >> count % 8 == 0, at() + "spare bits are not zero");
         }
         return tail(graph, op);
       case Kind::linear:

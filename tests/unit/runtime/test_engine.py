@@ -293,6 +293,15 @@ def test_a_later_version_and_a_payload_of_nan_are_refused(tiny):
     refuse(sealed(bytes(data)))
 
 
+def test_bits_behind_the_last_weight_are_zero(tmp_path):
+    path = tmp_path / "one.ftbnn"
+    export(nn.Sequential(Sign(), BConv(3, 1, kernel_size=1)), torch.zeros(1, 3, 4, 4), path)
+    data = bytearray(path.read_bytes())
+    data[-1] |= 1 << 3
+    with pytest.raises(_native.FormatError, match="spare bits"):
+        load(sealed(bytes(data)))
+
+
 def test_what_cannot_be_read_is_one_line(tmp_path):
     for path in (tmp_path / "none.ftbnn", tmp_path):
         with pytest.raises(UserError, match="cannot read"):
