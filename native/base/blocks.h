@@ -1,8 +1,8 @@
 // Large blocks of memory that are asked for again and again in the same sizes: what is given back is kept for the next.
 //
 // Fresh pages from the operating system cost about as much as what a training step does with them, and a heap that
-// mixes lifetimes leaves holes. A size that is not there takes the place of others, and at most seven eighths of what
-// was ever in use at once are kept. Blocks are on huge pages where the system has them. Thread-safe.
+// mixes lifetimes leaves holes. A size that is not there takes the place of others, and at most three quarters of
+// what was ever in use at once are kept. Blocks are on huge pages where the system has them. Thread-safe.
 #pragma once
 
 #include <cstddef>

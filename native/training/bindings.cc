@@ -1,16 +1,20 @@
 // Training, as Python sees it: pointers and sizes, no array type, so that one build serves every version of PyTorch.
-// Nothing can be checked here; ftbnn/nn/native.py is the only caller and checks type, layout and size.
+// Nothing can be checked here; ftbnn/nn/native*.py are the only callers and check type, layout and size.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 
 #include <array>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/aligned.h"
 #include "base/blocks.h"
+#include "training/average.h"
 #include "training/block.h"
+#include "training/norm.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -105,6 +109,57 @@ nb::tuple run_backward(const Block& block, int threads, Address grad, Address sh
   return nb::make_tuple(times.reduce, times.differentiate, times.conv);
 }
 
+using PoolInts = std::array<int, 11>;  // h, w, channels, oh, ow, kh, kw, sh, sw, ph, pw
+
+PoolShape pool_shape(const PoolInts& s, bool count_pad) {
+  return {s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], count_pad};
+}
+
+void run_average(int threads, const PoolInts& shape, bool count_pad, int n, Address x, Address out) {
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  average(pool_shape(shape, count_pad), n, at<const float>(x), at<float>(out), isa_in_use(), *team);
+}
+
+void run_average_backward(int threads, const PoolInts& shape, bool count_pad, int n, Address grad, Address grad_x) {
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  average_backward(pool_shape(shape, count_pad), n, at<const float>(grad), at<float>(grad_x), isa_in_use(), *team);
+}
+
+void init_norm(Norm* self, const std::array<int, 4>& shape, const std::optional<PoolInts>& pool, bool batch_stats,
+               double eps, double momentum, const std::array<Address, 4>& parameters) {
+  new (self) Norm{shape[0],
+                  shape[1],
+                  shape[2],
+                  shape[3],
+                  pool ? std::optional(pool_shape(*pool, false)) : std::nullopt,
+                  batch_stats,
+                  eps,
+                  momentum,
+                  at<const float>(parameters[0]),
+                  at<const float>(parameters[1]),
+                  at<const float>(parameters[2]),
+                  at<const float>(parameters[3]),
+                  isa_in_use()};
+}
+
+void run_norm(const Norm& norm, int threads, Address x, Address running_mean, Address running_var, Address saved,
+              Address out, Address taps) {
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  forward(norm, at<const float>(x), at<float>(running_mean), at<float>(running_var), at<float>(saved), at<float>(out),
+          at<std::uint8_t>(taps), *team);
+}
+
+void run_norm_backward(const Norm& norm, int threads, Address grad, Address x, Address taps, Address saved,
+                       const std::array<Address, 5>& to) {
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  backward(norm, at<const float>(grad), at<const float>(x), at<const std::uint8_t>(taps), at<const float>(saved),
+           {at<float>(to[0]), at<float>(to[1]), at<float>(to[2]), at<float>(to[3]), at<float>(to[4])}, *team);
+}
+
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
 
 // Never destroyed: Python may drop an array after the extension is gone.
@@ -143,4 +198,13 @@ void bind_training(nb::module_ m) {
                    "saved: int, to: Sequence[int]) -> tuple[float, float, float]"),
            "to: gradients of x, shortcut, weight, tail, gamma, beta, left, right. Seconds of sums, gradient of y, "
            "gradients of the convolution.");
+  m.def("average", &run_average, "threads"_a, "shape"_a, "count_pad"_a, "n"_a, "x"_a, "out"_a,
+        "shape: h, w, channels, oh, ow, kh, kw, sh, sw, ph, pw.");
+  m.def("average_backward", &run_average_backward, "threads"_a, "shape"_a, "count_pad"_a, "n"_a, "grad"_a, "grad_x"_a);
+  nb::class_<Norm>(m, "Norm", "A BatchNorm for one shape of input; it keeps the addresses of its parameters.")
+      .def("__init__", &init_norm, "shape"_a, "pool"_a.none(), nb::kw_only(), "batch_stats"_a, "eps"_a, "momentum"_a,
+           "parameters"_a, "shape: n, h, w, channels; pool: as average's shape; parameters: gamma, beta, left, right.")
+      .def("forward", &run_norm, "threads"_a, "x"_a, "running_mean"_a, "running_var"_a, "saved"_a, "out"_a, "taps"_a)
+      .def("backward", &run_norm_backward, "threads"_a, "grad"_a, "x"_a, "taps"_a, "saved"_a, "to"_a,
+           "to: gradients of x, gamma, beta, left, right.");
 }

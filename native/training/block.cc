@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "training/binary_conv.h"
+#include "training/pieces.h"
 
 namespace ftbnn::training {
 
@@ -24,16 +25,6 @@ class Stopwatch {
 
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-// [positions] cut into pieces: how many and how large is a function of the size alone.
-struct Pieces {
-  explicit Pieces(std::size_t positions)
-      : positions(positions), size(std::max<std::size_t>(16, (positions + 127) / 128)) {}
-  int count() const { return static_cast<int>((positions + size - 1) / size); }
-  std::size_t first(int piece) const { return z(piece) * size; }
-  std::size_t length(int piece) const { return std::min(size, positions - first(piece)); }
-  std::size_t positions, size;
 };
 
 // What `saved` holds for each channel: of z = scale * y + shift, and of the normalised y = rate * (y - mean).
@@ -153,7 +144,7 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
   std::vector<double> sums(4 * channels);
   for (std::size_t k = 0; k < partial.size(); ++k) sums[k % (4 * channels)] += static_cast<double>(partial[k]);
   std::vector<float> a(channels), linear(channels), constant(channels);
-  const double positions = static_cast<double>(pieces.positions);
+  const double positions = static_cast<double>(pieces.total);
   for (std::size_t c = 0; c < channels; ++c) {
     const double beta = sums[c], centered = sums[channels + c];
     const double scale = per_channel.scale[c], rate = per_channel.rate[c], mean = per_channel.mean[c];

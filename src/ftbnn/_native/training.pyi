@@ -35,6 +35,26 @@ class Block:
         to: gradients of x, shortcut, weight, tail, gamma, beta, left, right. Seconds of sums, gradient of y, gradients of the convolution.
         """
 
+def average(threads: int, shape: Sequence[int], count_pad: bool, n: int, x: int, out: int) -> None:
+    """shape: h, w, channels, oh, ow, kh, kw, sh, sw, ph, pw."""
+
+def average_backward(threads: int, shape: Sequence[int], count_pad: bool, n: int, grad: int, grad_x: int) -> None: ...
+
+class Norm:
+    """
+    A BatchNorm for one shape of input; it keeps the addresses of its parameters.
+    """
+
+    def __init__(self, shape: Sequence[int], pool: Sequence[int] | None, *, batch_stats: bool, eps: float, momentum: float, parameters: Sequence[int]) -> None:
+        """
+        shape: n, h, w, channels; pool: as average's shape; parameters: gamma, beta, left, right.
+        """
+
+    def forward(self, threads: int, x: int, running_mean: int, running_var: int, saved: int, out: int, taps: int) -> None: ...
+
+    def backward(self, threads: int, grad: int, x: int, taps: int, saved: int, to: Sequence[int]) -> None:
+        """to: gradients of x, gamma, beta, left, right."""
+
 def grad_kernels() -> list[str]:
     """Names of the kernels that run here, best first; an ISA each."""
 

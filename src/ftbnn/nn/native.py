@@ -5,12 +5,8 @@ convolution's integers in 16 bits; a float tensor only if it lives anyway. `fits
 others, and every block whose layers somebody watches with hooks, run in PyTorch.
 """
 
-import ctypes
-import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,12 +15,21 @@ from torch.autograd.function import once_differentiable
 
 from ftbnn import _native
 from ftbnn.nn.bconv import BConv, ScaledBConv
-from ftbnn.nn.fprelu import FPReLU
+from ftbnn.nn.native_call import (
+    address,
+    channels_last,
+    empty,
+    is_plain,
+    is_transformed,
+    is_watched,
+    share_threads,
+    slopes,
+    statistics,
+)
 from ftbnn.nn.sign import Sign
 
 LARGEST_OUTPUT = 32767  # the convolution's integers are kept in 16 bits
 LARGEST_KERNEL = 15
-SMALL_BYTES = 1 << 20  # below, PyTorch's own allocator is good
 FASTER_WITH = ("amx", "avx512bf16", "avx512", "avx2")  # ISAs whose kernels beat PyTorch
 
 # What a profile listens to: (convolution, "forward" or "backward", multiply-accumulates, seconds of its phases).
@@ -44,39 +49,6 @@ class Layers:
     act: nn.Module
 
 
-def _slopes(act: nn.Module, channels: int) -> tuple[Tensor | None, Tensor | None] | None:
-    """(left, right) that make `act` an FPReLU, None for a slope of 1; None if there are none."""
-    if type(act) is nn.Identity:
-        return None, None
-    if type(act) is nn.ReLU:
-        return torch.zeros(channels), None
-    if type(act) is nn.PReLU and act.num_parameters == channels:
-        return act.weight, None
-    if type(act) is FPReLU and act.channels == channels:
-        return act.left, act.right
-    return None
-
-
-def _is_plain(tensor: Tensor | None) -> bool:
-    return tensor is None or (tensor.dtype == torch.float32 and tensor.device.type == "cpu")
-
-
-def _is_watched(module: nn.Module) -> bool:
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
-
-
-def _is_transformed() -> bool:
-    """Whether somebody wants to see the operators: a compiler, a tracer or one of torch.func's transforms."""
-    return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-        or torch._C._are_functorch_transforms_active()
-        or torch.is_autocast_enabled("cpu")
-    )
-
-
 def can_fuse(layers: Layers) -> bool:
     """Whether layers of these kinds, in their present modes, are a block that the native core knows."""
     sign, conv, norm, act = layers.sign, layers.conv, layers.norm, layers.act
@@ -90,9 +62,9 @@ def can_fuse(layers: Layers) -> bool:
         and inputs * kh * kw <= LARGEST_OUTPUT
         and max(kh, kw) <= LARGEST_KERNEL
         and norm.num_features == conv.out_channels
-        and _slopes(act, conv.out_channels) is not None
-        and all(_is_plain(tensor) for module in (conv, norm, act) for tensor in module.parameters())
-        and not any(_is_watched(module) for module in (sign, conv, norm, act))
+        and slopes(act, conv.out_channels) is not None
+        and all(is_plain(tensor) for module in (conv, norm, act) for tensor in module.parameters())
+        and not any(is_watched(module) for module in (sign, conv, norm, act))
     )
 
 
@@ -104,7 +76,7 @@ def fits(x: Tensor, layers: Layers) -> bool:
         and conv.backend == "native"
         and type(x) in (Tensor, nn.Parameter)
         and x.dim() == 4
-        and _is_plain(x)
+        and is_plain(x)
         and x.shape[1] == conv.in_channels
         and x.numel() > 0
         and all(
@@ -112,7 +84,7 @@ def fits(x: Tensor, layers: Layers) -> bool:
             for size, pad, kernel in zip(x.shape[2:], conv.padding, conv.kernel_size, strict=True)
         )
         and can_fuse(layers)
-        and not _is_transformed()
+        and not is_transformed()
     )
 
 
@@ -120,13 +92,13 @@ def run(x: Tensor, layers: Layers, shortcut: Tensor | None) -> Tensor:
     """act(norm(conv(sign(x))) + shortcut), for what `fits`."""
     conv, norm = layers.conv, layers.norm
     assert isinstance(norm, nn.BatchNorm2d)
-    slopes = _slopes(layers.act, conv.out_channels)
-    assert slopes is not None
-    _share_threads()
+    pair = slopes(layers.act, conv.out_channels)
+    assert pair is not None
+    share_threads()
     is_identity = shortcut is x
-    setting = _Setting(layers.sign, conv, is_identity, *_statistics(norm, x, conv))
+    setting = _Setting(layers.sign, conv, is_identity, *statistics(norm, _output_positions(x, conv)))
     out: Tensor = _Block.apply(  # type: ignore[no-untyped-call]
-        x, None if is_identity else shortcut, conv.weight, conv.tail, norm.weight, norm.bias, *slopes, setting
+        x, None if is_identity else shortcut, conv.weight, conv.tail, norm.weight, norm.bias, *pair, setting
     )
     return out
 
@@ -142,24 +114,6 @@ class _Setting:
     momentum: float
 
 
-Statistics = tuple[bool, tuple[Tensor, Tensor] | None, float, float]
-
-
-def _statistics(norm: nn.BatchNorm2d, x: Tensor, conv: BConv) -> Statistics:
-    """How to normalise, as nn.BatchNorm2d would decide; counts the batch."""
-    mean, var = norm.running_mean, norm.running_var
-    momentum = norm.momentum or 0.0
-    if norm.training and norm.track_running_stats and norm.num_batches_tracked is not None:
-        norm.num_batches_tracked.add_(1)
-        if norm.momentum is None:
-            momentum = 1.0 / float(norm.num_batches_tracked)
-    batch_stats = norm.training or mean is None or var is None
-    if norm.training and _output_positions(x, conv) == 1:
-        raise ValueError("Expected more than 1 value per channel when training")
-    keeps = mean is not None and var is not None and (norm.track_running_stats or not batch_stats)
-    return batch_stats, (mean, var) if keeps else None, norm.eps, momentum  # type: ignore[return-value]
-
-
 def _output_size(x: Tensor, conv: BConv) -> tuple[int, int]:
     h, w = (
         (size + 2 * pad - kernel) // stride + 1
@@ -171,42 +125,6 @@ def _output_size(x: Tensor, conv: BConv) -> tuple[int, int]:
 def _output_positions(x: Tensor, conv: BConv) -> int:
     h, w = _output_size(x, conv)
     return x.shape[0] * h * w
-
-
-@functools.cache
-def _share_threads() -> None:
-    """Runs the native tasks on PyTorch's own OpenMP threads, if it has such.
-
-    Threads of ours would fight with them for the cores: after an operator of PyTorch its threads spin for a while.
-    """
-    try:
-        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        address = ctypes.cast(library.GOMP_parallel, ctypes.c_void_p).value
-    except (OSError, AttributeError):
-        address = None
-    _native.training.use_launcher(address or 0)
-
-
-def _empty(shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
-    """A dense tensor; a large one on memory that the step before gave back."""
-    size = math.prod(shape) * dtype.itemsize
-    if size < SMALL_BYTES:
-        layout = torch.channels_last if channels_last else torch.contiguous_format
-        return torch.empty(shape, dtype=dtype, memory_format=layout)
-    storage = torch.from_numpy(_native.training.take_block(size)).untyped_storage()
-    inner = shape[1:]
-    order = (*inner[1:], inner[0]) if channels_last else inner
-    dense = [math.prod(order[k + 1 :]) for k in range(len(order))]
-    stride = (math.prod(inner), *((dense[-1], *dense[:-1]) if channels_last else dense))
-    return torch.empty(0, dtype=dtype).set_(storage, 0, shape, stride)
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
-
-
-def _channels_last(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.contiguous(memory_format=torch.channels_last)
 
 
 def _dense(tensor: Tensor | None) -> Tensor | None:
@@ -228,7 +146,7 @@ class _Block(torch.autograd.Function):
         setting: _Setting,
     ) -> Tensor:
         conv = setting.conv
-        x, shortcut = x.contiguous(memory_format=torch.channels_last), _channels_last(shortcut)
+        x, shortcut = channels_last(x), None if shortcut is None else channels_last(shortcut)
         proxies = tuple(_dense(part) for part in (weight, tail))
         factor = _factor(conv, proxies)
         n, _, h, w = x.shape
@@ -244,17 +162,17 @@ class _Block(torch.autograd.Function):
             batch_stats=setting.batch_stats,
             eps=setting.eps,
             momentum=setting.momentum,
-            parameters=tuple(_address(p) for p in (*proxies, factor, gamma, beta, left, right)),
+            parameters=tuple(address(p) for p in (*proxies, factor, gamma, beta, left, right)),
         )
-        codes = _empty((n, h, w, words), torch.int64)
-        inside = _empty((n, h, w, words), torch.int64) if ctx.needs_input_grad[0] else None
-        y = _empty((n, oh, ow, channels), torch.int16)
+        codes = empty((n, h, w, words), torch.int64)
+        inside = empty((n, h, w, words), torch.int64) if ctx.needs_input_grad[0] else None
+        y = empty((n, oh, ow, channels), torch.int16)
         saved = torch.empty(4, channels)
-        out = _empty((n, channels, oh, ow), torch.float32, channels_last=True)
+        out = empty((n, channels, oh, ow), torch.float32, channels_last=True)
         running = setting.running or (None, None)
         times = block.forward(
             torch.get_num_threads(),
-            *(_address(t) for t in (x, shortcut, *running, codes, inside, y, saved, out)),
+            *(address(t) for t in (x, shortcut, *running, codes, inside, y, saved, out)),
         )
         macs = n * oh * ow * sum(p.numel() for p in proxies if p is not None)
         for listener in listeners:
@@ -273,20 +191,18 @@ class _Block(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         shortcut, codes, inside, y, saved, weight, tail, _, gamma, beta, left, right = ctx.saved_tensors
         needs = ctx.needs_input_grad
-        grad = grads[0].contiguous(memory_format=torch.channels_last)
+        grad = channels_last(grads[0])
         wanted: list[Tensor | None] = [
-            _empty(tuple(ctx.shape), torch.float32, channels_last=True) if needs[0] else None,
-            _empty(tuple(grad.shape), torch.float32, channels_last=True) if needs[1] else None,
-            *(torch.empty_like(p) if p is not None else None for p in (weight, tail) if needs[2] or needs[3]),
+            empty(tuple(ctx.shape), torch.float32, channels_last=True) if needs[0] else None,
+            empty(tuple(grad.shape), torch.float32, channels_last=True) if needs[1] else None,
+            *(empty(tuple(p.shape), p.dtype) if p is not None and any(needs[2:4]) else None for p in (weight, tail)),
         ]
-        if not (needs[2] or needs[3]):
-            wanted += [None, None]
         parameters = zip((gamma, beta, left, right), needs[4:8], strict=True)
         wanted += [torch.empty_like(p) if p is not None and need else None for p, need in parameters]
         times = ctx.block.backward(
             torch.get_num_threads(),
-            *(_address(t) for t in (grad, shortcut, codes, inside, y, saved)),
-            tuple(_address(t) for t in wanted),
+            *(address(t) for t in (grad, shortcut, codes, inside, y, saved)),
+            tuple(address(t) for t in wanted),
         )
         for listener in listeners:
             listener(ctx.conv, "backward", ctx.macs, times)

@@ -1,0 +1,15 @@
+// In vectors of this ISA.
+#include "kernels/norm/rows.h"
+
+namespace ftbnn {
+
+namespace {
+
+#include "kernels/norm/loops.h"
+
+}  // namespace
+
+extern const NormRows norm_rows__avx2;
+const NormRows norm_rows__avx2 = {Isa::avx2, moments, apply, reduce, differentiate};
+
+}  // namespace ftbnn

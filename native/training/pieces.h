@@ -1,0 +1,17 @@
+// Work cut into pieces: how many and how large is a function of its size alone, never of the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ftbnn::training {
+
+struct Pieces {
+  explicit Pieces(std::size_t total) : total(total), size(std::max<std::size_t>(16, (total + 127) / 128)) {}
+  int count() const { return static_cast<int>((total + size - 1) / size); }
+  std::size_t first(int piece) const { return static_cast<std::size_t>(piece) * size; }
+  std::size_t length(int piece) const { return std::min(size, total - first(piece)); }
+  std::size_t total, size;
+};
+
+}  // namespace ftbnn::training

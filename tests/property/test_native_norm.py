@@ -1,0 +1,146 @@
+"""Native BatchNorm, with a non-linearity or a max-pool behind it, against PyTorch and double precision."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from ftbnn import _native
+from ftbnn.nn import FPReLU
+from ftbnn.nn.native_norm import _can_fuse, normalise
+
+OUTPUT_TOLERANCE = 1e-5  # float32, relative to the largest output
+GRADIENT_TOLERANCE = 1e-4
+ISAS = _native.isas()
+
+
+@pytest.fixture(params=ISAS)
+def isa(request, monkeypatch):
+    monkeypatch.setenv("FTBNN_ISA", request.param)
+    return request.param
+
+
+@st.composite
+def pools(draw):
+    kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
+    return nn.MaxPool2d(
+        kernel,
+        (draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+        tuple(draw(st.integers(0, k // 2)) for k in kernel),
+        ceil_mode=draw(st.booleans()),
+    )
+
+
+@st.composite
+def norms(draw):
+    """A norm with random parameters and statistics, what follows it, and its input."""
+    torch.manual_seed(draw(st.integers(0, 2**31)))
+    channels = draw(st.integers(1, draw(st.sampled_from([8, 40, 70]))))
+    norm = nn.BatchNorm2d(
+        channels,
+        affine=draw(st.booleans()),
+        momentum=draw(st.sampled_from([None, 0.1])),
+        track_running_stats=draw(st.booleans()),
+    )
+    plain = st.sampled_from([nn.Identity(), nn.ReLU(), nn.PReLU(channels, init=0.3), FPReLU(channels)])
+    then = draw(st.one_of(plain, pools()))
+    for parameter in [*norm.parameters(), *then.parameters()]:
+        nn.init.normal_(parameter)
+    if norm.track_running_stats:
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+    shape = (draw(st.integers(1, 4)), channels, draw(st.integers(4, 19)), draw(st.integers(4, 19)))
+    x = draw(st.sampled_from([1.0, 30.0])) * torch.randn(shape) + draw(st.sampled_from([0.0, 5.0]))
+    return norm.train(draw(st.booleans())), then, x.requires_grad_()
+
+
+def assert_near(ours, wanted, tolerance, what):
+    error = (ours.double() - wanted).abs().max().item()
+    assert error <= tolerance * max(1e-2, wanted.abs().max().item()), f"{what}: {error}"
+
+
+@settings(max_examples=50, deadline=None)
+@given(made=norms())
+def check_norm(made):
+    norm, then, x = made
+    norm64, then64 = copy.deepcopy(norm).double(), copy.deepcopy(then).double()
+    norm32, then32 = copy.deepcopy(norm), copy.deepcopy(then)
+    x64, x32 = x.detach().double().requires_grad_(), x.detach().clone().requires_grad_()
+    z = copy.deepcopy(norm64)(x64)
+    assume((z.abs() > 1e-4).all())  # at 0 a float may take the other slope
+    assert _can_fuse(x, norm, then)
+    out, wanted, theirs = normalise(x, norm, then, "native"), then64(norm64(x64)), then32(norm32(x32))
+    assert_near(out, wanted, OUTPUT_TOLERANCE, "out")
+    assert_near(out, theirs.double(), 2 * OUTPUT_TOLERANCE, "out beside float32")
+    for (name, own), other in zip(norm.named_buffers(), norm64.buffers(), strict=True):
+        assert_near(own, other.double(), OUTPUT_TOLERANCE, name)
+    grad = torch.randn(out.shape)
+    out.backward(grad)
+    wanted.backward(grad.double())
+    theirs.backward(grad)
+    if isinstance(then, nn.MaxPool2d) and (x32.grad.double() - x64.grad).norm() > 1e-3 * x64.grad.norm():
+        return  # float32 made two taps equal
+    assert_near(x.grad, x64.grad, GRADIENT_TOLERANCE, "x")
+    for ours, others in ((norm, norm64), (then, then64)):
+        for (name, own), other in zip(ours.named_parameters(), others.parameters(), strict=True):
+            assert_near(own.grad, other.grad, GRADIENT_TOLERANCE, name)
+
+
+def test_norms_equal_double_precision(isa):  # noqa: ARG001
+    check_norm()
+
+
+@settings(max_examples=30, deadline=None)
+@given(pool=pools(), seed=st.integers(0, 2**31), channels=st.sampled_from([1, 7, 16, 37]), odd=st.booleans())
+def check_ties(pool, seed, channels, odd):
+    """Few different numbers, infinities and NaNs among them: every gradient goes where PyTorch sends it."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.tensor([0.0, 1.0, 1.0, -2.0] + ([float("nan"), float("-inf"), float("inf")] if odd else []))
+    x = values[torch.randint(0, len(values), (2, channels, 7, 9), generator=generator)]
+    norm = nn.BatchNorm2d(channels, eps=0.0).eval()  # mean 0, variance 1: leaves the numbers alone
+    norm.weight.requires_grad_(False)
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    out, wanted = normalise(ours, norm, pool, "native"), pool(norm(theirs))
+    assert torch.equal(out.nan_to_num(7), wanted.nan_to_num(7))
+    grad = torch.randint(1, 100, out.shape, generator=generator).float()
+    out.backward(grad)
+    wanted.backward(grad)
+    assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_equal_maxima_and_nans_go_as_in_pytorch(isa):  # noqa: ARG001
+    check_ties()
+
+
+@pytest.mark.parametrize("then", [nn.MaxPool2d(3, 2, 1), FPReLU(20)])
+def test_the_number_of_threads_and_the_isa_change_nothing(then, monkeypatch):
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(20)
+    x, results = torch.randn(5, 20, 47, 33), []
+    before = torch.get_num_threads()
+    try:
+        for isa in ISAS:
+            monkeypatch.setenv("FTBNN_ISA", isa)
+            for threads in (1, 2, 3):
+                torch.set_num_threads(threads)
+                norm.zero_grad()
+                then.zero_grad()
+                inputs = x.clone().requires_grad_()
+                out = normalise(inputs, norm, then, "native")
+                out.square().sum().backward()
+                results.append([out, inputs.grad, *(p.grad.clone() for p in [*norm.parameters(), *then.parameters()])])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_a_large_mean_does_not_drown_the_variance():
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(3)
+    x = torch.randn(4, 3, 40, 40) + 1000
+    wanted = copy.deepcopy(norm).double()(x.double())
+    assert_near(normalise(x, norm, None, "native"), wanted, 1e-4, "out")
