@@ -11,6 +11,7 @@ from ftbnn.bench.train import WARM_UP, Case
 from ftbnn.nn import BConv
 from ftbnn.nn.native import BACKWARD_PHASES, FORWARD_PHASES, listeners
 
+_NATIVE = ("_Norm", "_Average")  # operators of ours that are no blocks
 _ROOF_SHAPE = (4, 16, 16, 64, 64, 3, 3, 1, 1, 1, 1, 1)  # any: the roof is a loop of nothing but multiplications
 
 
@@ -52,9 +53,14 @@ def profile_step(case: Case, *, rounds: int = 5) -> list[dict[str, Any]]:
 
 
 def _torch_rows(seen: Any) -> list[dict[str, Any]]:
-    """The time that each of PyTorch's operators took itself; the native blocks have rows of their own."""
+    """The time that each operator of autograd took itself; the native blocks have rows of their own."""
     return [
-        {"layer": "PyTorch", "operator": event.key, "ms": event.self_cpu_time_total / 1e3, "macs": None}
+        {
+            "layer": "native" if event.key.startswith(_NATIVE) else "PyTorch",
+            "operator": event.key,
+            "ms": event.self_cpu_time_total / 1e3,
+            "macs": None,
+        }
         for event in seen.key_averages()
         if not event.key.startswith("_Block") and event.self_cpu_time_total > 0
     ]

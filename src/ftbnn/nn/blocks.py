@@ -7,8 +7,11 @@ from torch import Tensor, nn
 
 from ftbnn.errors import unknown
 from ftbnn.nn import native
-from ftbnn.nn.bconv import BConv
+from ftbnn.nn.bconv import Backend, BConv
 from ftbnn.nn.fprelu import FPReLU
+from ftbnn.nn.native_call import is_watched
+from ftbnn.nn.native_norm import normalise
+from ftbnn.nn.native_pool import average
 from ftbnn.nn.sign import Sign
 
 ActName = Literal["fprelu", "prelu", "relu", "none"]
@@ -35,6 +38,10 @@ def _block(x: Tensor, sign: Sign, conv: BConv, norm: nn.Module, act: nn.Module, 
     real: Tensor = norm(conv(sign(x)))
     out: Tensor = act(real if shortcut is None else real + shortcut)
     return out
+
+
+def _backend(conv: nn.Module) -> Backend:
+    return conv.backend if isinstance(conv, BConv) else "torch"  # somebody may have put another layer in its place
 
 
 class BasicBlock(nn.Module):
@@ -77,7 +84,15 @@ class ProjectionReduction(nn.Module):
         self.act = activation(act, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _block(x, self.sign, self.conv, self.norm, self.act, shortcut=self.shortcut(x))
+        return _block(x, self.sign, self.conv, self.norm, self.act, shortcut=self._project(x))
+
+    def _project(self, x: Tensor) -> Tensor:
+        backend = _backend(self.conv)
+        if backend == "torch" or type(self.shortcut) is not nn.Sequential or is_watched(self.shortcut):
+            out: Tensor = self.shortcut(x)
+            return out
+        pool, conv, norm = self.shortcut
+        return normalise(conv(average(x, pool, backend)), norm, None, backend)
 
 
 class DuplicateReduction(nn.Module):
@@ -97,7 +112,8 @@ class DuplicateReduction(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         twice = torch.cat([x, x], dim=1)
-        return _block(twice, self.sign, self.conv, self.norm, self.act, shortcut=self.shortcut(twice))
+        shortcut = average(twice, self.shortcut, _backend(self.conv))
+        return _block(twice, self.sign, self.conv, self.norm, self.act, shortcut=shortcut)
 
 
 class Bridge(nn.Module):

@@ -5,7 +5,9 @@ from typing import Literal
 from torch import Tensor, nn
 
 from ftbnn.errors import unknown
+from ftbnn.nn.bconv import Backend
 from ftbnn.nn.fprelu import FPReLU
+from ftbnn.nn.native_norm import normalise
 
 StemName = Literal["imagenet", "small"]
 STEMS: tuple[StemName, ...] = ("imagenet", "small")
@@ -22,6 +24,8 @@ class PlainStem(nn.Module):
     `imagenet` is 7x7 stride 2 and a 3x3 stride 2 max-pool; `small` (28 to 64 pixels) is 3x3 stride 1 and no pool.
     """
 
+    backend: Backend = "torch"
+
     def __init__(self, in_channels: int, out_channels: int, *, stem: StemName = "imagenet") -> None:
         super().__init__()
         _check(stem)
@@ -32,12 +36,13 @@ class PlainStem(nn.Module):
         self.pool = nn.MaxPool2d(3, 2, 1) if wide else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.pool(self.norm(self.conv(x)))
-        return out
+        return normalise(self.conv(x), self.norm, self.pool, self.backend)
 
 
 class PurifiedStem(nn.Module):
     """Conv 3x3 -> BatchNorm -> FPReLU: the derived models' (paper, appendix A, figure b). Stride 2, or 1 if `small`."""
+
+    backend: Backend = "torch"
 
     def __init__(self, in_channels: int, out_channels: int, *, stem: StemName = "imagenet") -> None:
         super().__init__()
@@ -48,5 +53,4 @@ class PurifiedStem(nn.Module):
         self.act = FPReLU(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.act(self.norm(self.conv(x)))
-        return out
+        return normalise(self.conv(x), self.norm, self.act, self.backend)

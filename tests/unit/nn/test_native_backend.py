@@ -6,9 +6,20 @@ import pytest
 import torch
 from torch import nn
 
+from ftbnn.export.trace import trace
 from ftbnn.models import build
-from ftbnn.nn import BasicBlock, BConv, set_backend, set_mode
+from ftbnn.nn import (
+    BasicBlock,
+    BConv,
+    DuplicateReduction,
+    PlainStem,
+    ProjectionReduction,
+    PurifiedStem,
+    set_backend,
+    set_mode,
+)
 from ftbnn.nn.native import Layers, fits, listeners
+from ftbnn.nn.native_call import SMALL_BYTES, empty
 
 
 def native_calls(network, images):
@@ -92,3 +103,97 @@ def test_no_gradient_no_memory():
     with torch.no_grad():
         assert block(torch.randn(2, 8, 4, 4)).grad_fn is None
     assert block(torch.randn(2, 8, 4, 4)).grad_fn is not None
+
+
+def operators(out):
+    """The names of the operators behind a tensor."""
+    seen, names, waiting = set(), set(), [out.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            names.add(type(node).__name__)
+            waiting += [before for before, _ in node.next_functions]
+    return names
+
+
+NORM, AVERAGE = "_NormBackward", "_AverageBackward"
+PARTS = {
+    "plain stem": (lambda: PlainStem(3, 5, stem="imagenet"), 3, {NORM}, ["norm", "pool"]),
+    "small stem": (lambda: PlainStem(3, 5, stem="small"), 3, {NORM}, ["norm"]),
+    "purified stem": (lambda: PurifiedStem(3, 5), 3, {NORM}, ["norm", "act"]),
+    "projection": (
+        lambda: ProjectionReduction(4, act="fprelu", follows_relu=False),
+        4,
+        {NORM, AVERAGE},
+        ["shortcut.0", "shortcut.2"],
+    ),
+    "duplicate": (lambda: DuplicateReduction(4, groups=2, act="relu", follows_relu=True), 4, {AVERAGE}, ["shortcut"]),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_stems_and_shortcuts_run_natively_unless_somebody_looks(name):
+    make, channels, wanted, layers = PARTS[name]
+    torch.manual_seed(0)
+    part = make()
+    x = torch.randn(3, channels, 23, 17, requires_grad=True)
+    twin, state = copy.deepcopy(part), list(part.state_dict())
+    set_backend(part, "native")
+    out = part(x)
+    torch.testing.assert_close(out, twin(x), rtol=1e-4, atol=1e-5)
+    assert operators(out) & {NORM, AVERAGE} == wanted
+    assert list(part.state_dict()) == state
+    for layer in [*layers, *(["shortcut"] if name == "projection" else [])]:
+        seen = []
+        handle = part.get_submodule(layer).register_forward_hook(lambda *_, seen=seen: seen.append(1))
+        assert operators(part(x)) & {NORM, AVERAGE} < wanted
+        assert seen == [1]
+        handle.remove()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not operators(part(x)) & wanted
+    assert not operators(copy.deepcopy(part).double()(x.double())) & wanted
+    set_backend(part, "torch")
+    assert not operators(part(x)) & wanted
+
+
+def test_replaced_layers_run_as_they_are():
+    stem = PlainStem(3, 4)
+    set_backend(stem, "native")
+    stem.norm, stem.pool = nn.GroupNorm(2, 4), nn.AvgPool2d(2)
+    x = torch.randn(2, 3, 16, 16)
+    assert torch.equal(stem(x), stem.pool(stem.norm(stem.conv(x))))
+
+
+@pytest.mark.parametrize("name", ["ftbnn18", "ftbnn-d18-g3-v5"])
+def test_a_native_network_traces_as_any(name):
+    network = build(name, classes=3, width=None if "-d18" in name else 4, stem="small").eval()
+    graphs = []
+    for backend in ("torch", "native"):
+        set_backend(network, backend)
+        graph, _ = trace(network, torch.zeros(2, 3, 32, 32))
+        graphs.append([(node.op, str(node.target), node.meta.get("path")) for node in graph.nodes])
+    assert graphs[0] == graphs[1]
+
+
+def test_a_second_gradient_is_added_in_place():
+    """Else every reduction would allocate a third map."""
+    size, made = SMALL_BYTES // 4, []
+
+    class Ours(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):  # noqa: ARG004
+            return x[:1].clone()
+
+        @staticmethod
+        def backward(ctx, *_):  # noqa: ARG004
+            grad = empty((size,), torch.float32).fill_(1)
+            made.append(grad.data_ptr())
+            return grad
+
+    x = torch.zeros(size, requires_grad=True)
+    y, sums = x * 1, []
+    y.register_hook(lambda grad: sums.append(grad.data_ptr()))
+    (Ours.apply(y) + Ours.apply(y)).sum().backward()
+    assert sums[0] in made
+    assert (x.grad == 2).all()
