@@ -116,7 +116,7 @@ class Planner {
         plane.groups.push_back(std::move(group));
         if (!is_copy) bytes += code_bytes(code_image(model_, op, plane, g));
       }
-      if (z(out.h) * z(out.w) >= MIN_TILE_POSITIONS && std::max(bytes, scratch) <= MAX_TILE_BYTES) {
+      if (suits_tiles(z(out.h) * z(out.w), std::max(bytes, scratch))) {
         plan_.operators[k].suits_tiles = true;
         plan_.tile_bytes = std::max(plan_.tile_bytes, bytes);
       }

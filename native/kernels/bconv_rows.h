@@ -70,4 +70,11 @@ static inline std::size_t word_lines(const CodeImage& image) {
   return steps * (PANEL * 64 + sizeof(std::size_t)) + PANEL * PANEL * sizeof(std::int32_t);
 }
 
+// Whether a convolution gains by tiles: its output positions, and the largest of the memories that it takes.
+[[maybe_unused]] static inline bool suits_tiles(std::size_t positions, std::size_t bytes) {
+  constexpr std::size_t LEAST_POSITIONS = 16;               // fewer leave rows of a tile empty
+  constexpr std::size_t MOST_BYTES = std::size_t{1} << 27;  // what is larger as bytes stays bits
+  return positions >= LEAST_POSITIONS && bytes <= MOST_BYTES;
+}
+
 }  // namespace ftbnn

@@ -23,6 +23,7 @@ BinaryConv::BinaryConv(const ConvShape& shape, bool zero_one, const float* weigh
       zero_one_(zero_one),
       kernels_(kernels_for(isa)),
       rows_(shape.kh * shape.kw <= 64 ? block_rows_for(isa) : block_rows_for(Isa::portable)),
+      by_tiles_(by_tiles(shape, isa)),
       plane_rows_((shape.oh() - 1) * shape.sh + shape.kh),
       plane_columns_((shape.ow() - 1) * shape.sw + shape.kw) {
   const int in = shape.in / shape.groups, out = shape.out / shape.groups;
@@ -38,7 +39,7 @@ BinaryConv::BinaryConv(const ConvShape& shape, bool zero_one, const float* weigh
   }
   weights_ = AlignedArray<std::uint64_t>(size);
   pack_weights(weight, tail, team);
-  if (!zero_one) find_bases(team);
+  if (!by_tiles_ && !zero_one) find_bases(team);
 }
 
 void BinaryConv::pack_weights(const float* weight, const float* tail, Team& team) {
@@ -100,6 +101,15 @@ void BinaryConv::find_bases(Team& team) {
   });
 }
 
+Epilogue BinaryConv::as_they_are() const {
+  Epilogue end{};
+  end.scale = ONES;
+  end.shift = ZEROS;
+  end.out_stride = z(shape_.out);
+  end.act = Act::none;
+  return end;
+}
+
 // The channels of one group with the image's border: [plane_rows][plane_columns][words].
 void BinaryConv::fill_plane(const Group& group, const std::uint64_t* codes, std::uint64_t* plane) const {
   const ConvShape& s = shape_;
@@ -145,7 +155,33 @@ void BinaryConv::count_ones(const Group& group, const std::uint64_t* plane, std:
   }
 }
 
-void BinaryConv::run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares) const {
+void BinaryConv::run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares,
+                     Team& team) const {
+  const ConvShape& s = shape_;
+  const std::size_t in = z(s.h) * z(s.w) * z(words_of(s.in)), out = z(s.oh()) * z(s.ow()) * z(s.out);
+  const int images = by_tiles_ ? images_by_tiles(team.threads()) : 1, tasks = (s.n + images - 1) / images;
+  std::vector<std::int64_t> partial(2 * z(s.out) * z(tasks));
+  team.run(tasks, [&](int task) {
+    const int first = task * images;
+    std::int64_t* own = partial.data() + 2 * z(s.out) * z(task);
+    if (by_tiles_) {
+      run_tiles(codes + z(first) * in, std::min(images, s.n - first), y + z(first) * out, own, own + s.out);
+    } else {
+      run_rows(codes + z(first) * in, y + z(first) * out, own, own + s.out);
+    }
+  });
+  std::fill_n(sums, s.out, 0);
+  std::fill_n(squares, s.out, 0);
+  for (const std::int64_t* own = partial.data(); own != partial.data() + partial.size(); own += 2 * s.out) {
+    for (int c = 0; c < s.out; ++c) {
+      sums[c] += own[c];
+      squares[c] += own[s.out + c];
+    }
+  }
+}
+
+void BinaryConv::run_rows(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums,
+                          std::int64_t* squares) const {
   const ConvShape& s = shape_;
   const std::size_t plane_size = z(plane_rows_) * z(plane_columns_), outputs = z(s.oh()) * z(s.ow());
   std::vector<std::uint64_t> planes;
@@ -175,10 +211,7 @@ void BinaryConv::run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* 
       row.zero_one = zero_one_;
       row.border = column_class_.data();
       row.ones = ones.data() + (zero_one_ ? g * outputs + z(line) * z(s.ow()) : 0);
-      row.end.scale = ONES;
-      row.end.shift = ZEROS;
-      row.end.out_stride = z(s.out);
-      row.end.act = Act::none;
+      row.end = as_they_are();
       for (int first = 0, panel = group.first_panel; first < group.out_size; first += PANEL, ++panel) {
         row.channels = std::min(PANEL, group.out_size - first);
         row.weights =

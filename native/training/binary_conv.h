@@ -1,4 +1,6 @@
 // The forward convolution of a training step: weights packed from the proxies, images from dense codes.
+//
+// Rows of bits by popcount, or bytes by tiles where the CPU has them and the images fill them: the same integers.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +18,11 @@ class BinaryConv {
   // Packs the signs of the proxies.
   BinaryConv(const ConvShape& shape, bool zero_one, const float* weight, const float* tail, Isa isa, Team& team);
 
-  // One image: codes [h][w][words] in, y [oh][ow][out] out, and its sums and sums of squares added per channel.
-  void run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares) const;
+  // All images: codes [n][h][w][words] in, y [n][oh][ow][out] out, and its sums and sums of squares per channel.
+  void run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares, Team& team) const;
+
+  // Whether tiles do it, not popcounts.
+  static bool by_tiles(const ConvShape& shape, Isa isa);
 
   // Products in one output at most: what |y| cannot exceed.
   static int limit(const ConvShape& shape);
@@ -37,11 +42,21 @@ class BinaryConv {
   void find_bases(Team& team);
   void count_ones(const Group& group, const std::uint64_t* plane, std::int32_t* ones) const;
   void fill_plane(const Group& group, const std::uint64_t* codes, std::uint64_t* plane) const;
+  Epilogue as_they_are() const;  // sums as floats
+
+  // One image, sums and sums of squares added.
+  void run_rows(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares) const;
+
+  // binary_conv_tiles.cc: how many images are best taken together, and so many images.
+  int images_by_tiles(int threads) const;
+  void run_tiles(const std::uint64_t* codes, int images, std::int16_t* y, std::int64_t* sums,
+                 std::int64_t* squares) const;
 
   ConvShape shape_;
   bool zero_one_;
   const Kernels& kernels_;
   const BlockRows& rows_;
+  bool by_tiles_;
   int plane_rows_, plane_columns_, panels_ = 0;
   std::vector<Group> groups_;
   AlignedArray<std::uint64_t> weights_;                 // per group and panel [kh][kw][words][PANEL]

@@ -4,15 +4,19 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
 #include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "base/aligned.h"
 #include "base/blocks.h"
+#include "bindings_rows.h"
 #include "training/average.h"
+#include "training/binary_conv.h"
 #include "training/block.h"
 #include "training/norm.h"
 
@@ -59,26 +63,17 @@ class TeamInUse {
   std::lock_guard<std::mutex> lock_;
 };
 
-void init_block(Block* self, const std::array<int, 12>& s, bool zero_one, float bound, float weight_bound,
+ConvShape shape_of(const std::array<int, 12>& s) {
+  return {s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]};
+}
+
+void init_block(Block* self, const std::array<int, 12>& shape, bool zero_one, float bound, float weight_bound,
                 bool identity, bool batch_stats, double eps, double momentum,
                 const std::array<Address, 7>& parameters) {
   const auto parameter = [&](std::size_t k) { return at<const float>(parameters[k]); };
-  new (self) Block{{s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]},
-                   zero_one,
-                   bound,
-                   weight_bound,
-                   identity,
-                   batch_stats,
-                   eps,
-                   momentum,
-                   parameter(0),
-                   parameter(1),
-                   parameter(2),
-                   parameter(3),
-                   parameter(4),
-                   parameter(5),
-                   parameter(6),
-                   isa_in_use()};
+  new (self) Block{shape_of(shape), zero_one,     bound,        weight_bound, identity,     batch_stats,  eps,
+                   momentum,        parameter(0), parameter(1), parameter(2), parameter(3), parameter(4), parameter(5),
+                   parameter(6),    isa_in_use()};
 }
 
 nb::tuple run_forward(const Block& block, int threads, Address x, Address shortcut, Address running_mean,
@@ -160,6 +155,18 @@ void run_norm_backward(const Norm& norm, int threads, Address grad, Address x, A
            {at<float>(to[0]), at<float>(to[1]), at<float>(to[2]), at<float>(to[3]), at<float>(to[4])}, *team);
 }
 
+bool binary_conv(const std::string& isa, const std::array<int, 12>& sizes, bool zero_one, Address codes, Address weight,
+                 Address tail, Address y, Address sums, Address squares, int threads) {
+  const Isa found = kernels_named(isa).isa;
+  const ConvShape shape = shape_of(sizes);
+  const nb::gil_scoped_release release;
+  Team team(threads);
+  const BinaryConv conv(shape, zero_one, at<const float>(weight), at<const float>(tail), found, team);
+  conv.run(at<const std::uint64_t>(codes), at<std::int16_t>(y), at<std::int64_t>(sums), at<std::int64_t>(squares),
+           team);
+  return BinaryConv::by_tiles(shape, found);
+}
+
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
 
 // Never destroyed: Python may drop an array after the extension is gone.
@@ -181,12 +188,18 @@ void bind_training(nb::module_ m) {
   m.def(
       "use_launcher", [](Address launcher) { launch = reinterpret_cast<Team::Launch>(launcher); }, "address"_a,
       "Runs tasks by the GOMP_parallel at this address; 0 for threads of our own.");
+  m.def("binary_conv", &binary_conv, "isa"_a, "shape"_a, "zero_one"_a, "codes"_a, "weight"_a, "tail"_a, "y"_a, "sums"_a,
+        "squares"_a, "threads"_a = 1,
+        "A block's convolution alone, for tests; isa as for kernels.bconv_rows. True if tiles did it.");
   m.def("take_block", &take_block, "bytes"_a, "Uninitialised memory, kept for the next caller when it is dropped.");
   nb::class_<Block>(m, "Block", "One block for one shape of input; it keeps the addresses of its parameters.")
       .def("__init__", &init_block, "shape"_a, nb::kw_only(), "zero_one"_a, "bound"_a, "weight_bound"_a, "identity"_a,
            "batch_stats"_a, "eps"_a, "momentum"_a, "parameters"_a,
            "shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups; parameters: weight, tail, factor, gamma, beta, "
            "left, right.")
+      .def_prop_ro(
+          "by_tiles", [](const Block& block) { return BinaryConv::by_tiles(block.shape, block.isa); },
+          "Whether its forward convolution runs in tiles.")
       .def("forward", &run_forward, "threads"_a, "x"_a, "shortcut"_a, "running_mean"_a, "running_var"_a, "codes"_a,
            "inside"_a, "y"_a, "saved"_a, "out"_a,
            nb::sig("def forward(self, threads: int, x: int, shortcut: int, running_mean: int, running_var: int, "

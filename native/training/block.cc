@@ -97,17 +97,11 @@ ForwardTimes forward(const Block& b, const float* x, const float* shortcut, floa
   });
   times.pack = watch.lap();
 
-  std::vector<std::int64_t> sums(2 * channels * z(s.n));
-  team.run(s.n, [&](int n) {
-    std::int64_t* own = sums.data() + 2 * channels * z(n);
-    conv.run(codes + z(n) * inputs * words, y + z(n) * outputs * channels, own, own + channels);
-  });
-  for (int n = 1; n < s.n; ++n) {
-    for (std::size_t k = 0; k < 2 * channels; ++k) sums[k] += sums[2 * channels * z(n) + k];
-  }
+  std::vector<std::int64_t> sums(channels), squares(channels);
+  conv.run(codes, y, sums.data(), squares.data(), team);
   const Saved per_channel(saved, s.out);
   const double positions = static_cast<double>(s.n) * static_cast<double>(outputs);
-  find_affine(b, positions, sums.data(), sums.data() + channels, running_mean, running_var, per_channel);
+  find_affine(b, positions, sums.data(), squares.data(), running_mean, running_var, per_channel);
   times.conv = watch.lap();
 
   const Slopes slopes(b);

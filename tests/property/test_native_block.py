@@ -16,7 +16,8 @@ GRADIENT_TOLERANCE = {"portable": 1e-4, "avx2": 1e-4, "avx512": 1e-4}
 # gy is rounded to bf16: at most 2^-9 of every summand, so of a sum at most 2^-9 of the sum of magnitudes. Relative to
 # the largest gradient of a tensor, sums that cancel lose more; these sizes stay below 4 %.
 BF16_TOLERANCE = 4e-2
-ISAS = _native.isas()
+TILES = ["amx_emulated"] if "avx512" in _native.isas() else []
+ISAS = [*TILES, *_native.isas()]
 
 
 @pytest.fixture(params=ISAS)
@@ -139,6 +140,40 @@ def check_integers(made):
 
 def test_the_convolution_gives_exact_integers(isa):  # noqa: ARG001
     check_integers()
+
+
+def step(threads=1):
+    """Output and gradients of one step of a block, with its statistics."""
+    torch.manual_seed(0)
+    block = nn.ModuleDict(
+        {"sign": Sign(), "conv": BConv(70, 70, groups=3), "norm": nn.BatchNorm2d(70), "act": FPReLU(70)}
+    ).train()
+    set_backend(block, "native")
+    x = torch.randn(33, 70, 5, 6).requires_grad_()
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        out = run_block(block, x, x)
+        out.square().sum().backward()
+    finally:
+        torch.set_num_threads(before)
+    return [out.detach(), x.grad, *(p.grad for p in block.parameters()), *block.buffers()]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("isa", TILES)
+def test_tiles_change_no_bit_of_a_step(isa, threads, monkeypatch):
+    shape = (33, 5, 6, 70, 70, 3, 3, 1, 1, 1, 1, 3)
+    results = []
+    for name in (isa, next(name for name in _native.isas() if name != "amx")):
+        monkeypatch.setenv("FTBNN_ISA", name)
+        block = _native.training.Block(
+            shape, zero_one=False, bound=1.2, weight_bound=1.2, identity=True, batch_stats=True, eps=1e-5, momentum=0.1,
+            parameters=(0,) * 7,
+        )  # fmt: skip
+        assert block.by_tiles == (name == isa)
+        results.append(step(threads))
+    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("threads", [2, 3])

@@ -14,6 +14,11 @@ def use_launcher(address: int) -> None:
     Runs tasks by the GOMP_parallel at this address; 0 for threads of our own.
     """
 
+def binary_conv(isa: str, shape: Sequence[int], zero_one: bool, codes: int, weight: int, tail: int, y: int, sums: int, squares: int, threads: int = 1) -> bool:
+    """
+    A block's convolution alone, for tests; isa as for kernels.bconv_rows. True if tiles did it.
+    """
+
 def take_block(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
     """Uninitialised memory, kept for the next caller when it is dropped."""
 
@@ -26,6 +31,10 @@ class Block:
         """
         shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups; parameters: weight, tail, factor, gamma, beta, left, right.
         """
+
+    @property
+    def by_tiles(self) -> bool:
+        """Whether its forward convolution runs in tiles."""
 
     def forward(self, threads: int, x: int, shortcut: int, running_mean: int, running_var: int, codes: int, inside: int, y: int, saved: int, out: int) -> tuple[float, float, float, float]:
         """Seconds of packing weights, packing x, convolution, activation."""
