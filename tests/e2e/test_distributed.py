@@ -10,22 +10,28 @@ from pathlib import Path
 import pytest
 import torch
 
+from ftbnn import _native
 from ftbnn.training.record import read
 
-PROBE = Path(__file__).parent / "probe_ddp.py"
+PROBE, BACKENDS = (Path(__file__).parent / name for name in ("probe_ddp.py", "probe_backends.py"))
+FLOAT_ISA = next(isa for isa in ("avx512", "avx2", "portable") if isa in _native.isas())  # gradients in float32
+BACKENDS_TOLERANCE = 1e-6  # of parameters up to 1 that moved by up to 3e-2: float32's rounding, three steps of it
 
 
-def launch(out, die_at, restarts):
-    out.mkdir()
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+def torchrun(*argv, **environment):
     return subprocess.run(
-        [*torchrun, "--max-restarts", str(restarts), str(PROBE), str(out), str(die_at)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *map(str, argv)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
         text=True,
         check=False,
         timeout=240,
     )
+
+
+def launch(out, die_at, restarts):
+    out.mkdir()
+    return torchrun("--max-restarts", restarts, PROBE, out, die_at)
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +64,9 @@ def test_metrics_are_of_all_processes_and_written_once(undisturbed):
 
 
 def test_the_steps_of_a_multi_step_recipe_follow_each_other(tmp_path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ftbnn"]
     train = ["train", "ftbnn18", "--width", "4", "--recipe", "multi-step-digits", "--set", "epochs=1", "--threads", "1"]
     options = ["--set", "kl=0", "--set", "attention=0", "--out", str(tmp_path / "run"), "--json"]
-    result = subprocess.run(
-        [*torchrun, *train, *options],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    result = torchrun("-m", "ftbnn", *train, *options)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["epoch"] == 0, "one process speaks for all"
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["step0", "step1", "step2"]
@@ -81,3 +79,15 @@ def test_the_death_of_a_worker_is_survived_and_changes_nothing(undisturbed, tmp_
     assert (out / "died").exists()
     ours, theirs = parameters(out, 0), parameters(undisturbed, 0)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_both_backends_end_with_the_same_parameters(tmp_path):
+    """Accumulated gradients too; and two trainings one after the other in the same processes do not meet."""
+    result = torchrun(BACKENDS, tmp_path, FTBNN_ISA=FLOAT_ISA)
+    assert result.returncode == 0, result.stderr
+    names = ("native0", "native1", "torch0")
+    (start, native), (_, other), (_, plain) = (torch.load(tmp_path / f"{name}.pt") for name in names)
+    for name in start:
+        assert torch.equal(native[name], other[name]), name
+        assert not torch.equal(native[name], start[name]), name
+        assert (native[name] - plain[name]).abs().max() < BACKENDS_TOLERANCE, name
