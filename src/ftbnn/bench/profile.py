@@ -1,6 +1,11 @@
 """Where the time of one native training step goes: the phases of every block, and what is left to PyTorch."""
 
+import os
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -40,16 +45,40 @@ def profile_step(case: Case, *, rounds: int = 5) -> list[dict[str, Any]]:
     try:
         for turn in range(WARM_UP + rounds):
             rows = []
-            with profile(activities=[ProfilerActivity.CPU]) as seen:
+            seen = profile(activities=[ProfilerActivity.CPU])
+            with without_marks():
+                seen.start()
+            try:
                 started = time.perf_counter()
                 step()
                 taken = time.perf_counter() - started
+            finally:
+                with without_marks():
+                    seen.stop()
             if turn >= WARM_UP and taken < best[0]:
                 best = taken, rows + _torch_rows(seen)
     finally:
         listeners.remove(listen)
     total, found = best
     return [_finished(row, 1e3 * total, roof) for row in sorted(found, key=lambda row: -row["ms"])]
+
+
+@contextmanager
+def without_marks() -> Iterator[None]:
+    """Leaves out the lines that PyTorch's profiler writes about itself; their log level is above that of its errors."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            written.seek(0)
+            for line in written:
+                if not line.startswith(b"USDT:"):
+                    os.write(2, line)
 
 
 def _torch_rows(seen: Any) -> list[dict[str, Any]]:

@@ -1,9 +1,11 @@
 import json
+import os
 
 import pytest
 import torch
 
 from ftbnn.bench.plain import plain
+from ftbnn.bench.profile import without_marks
 from ftbnn.cli.main import main
 from ftbnn.models import build
 
@@ -31,16 +33,24 @@ def test_rows_have_what_a_report_needs(capsys):
     assert all(row["images_per_s"] > 0 and row["peak_mb"] > 0 for row in rows)
 
 
-def test_a_profile_has_every_phase_and_the_rest(capsys):
+def test_a_profile_has_every_phase_and_the_rest(capfd):
     arguments = ["toy-prelu", "--batch", "4", "--image-size", "28", "--rounds", "1", "--profile"]
     assert main(["bench", "train", *arguments, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    out, err = capfd.readouterr()
+    assert not err
+    rows = json.loads(out)
     phases = {(row["layer"], row["operator"]) for row in rows}
     assert {("block1.conv", "conv"), ("block2.conv", "conv gradients")} <= phases
     assert any(row["layer"] == "PyTorch" for row in rows)
     assert all(row["gmacs_per_s"] > 0 for row in rows if row["operator"] == "conv")
     assert main(["bench", "train", *arguments]) == 0
-    assert "PyTorch" in capsys.readouterr().out
+    assert "PyTorch" in capfd.readouterr().out
+
+
+def test_only_the_marks_of_the_profiler_are_left_out(capfd):
+    with without_marks():
+        os.write(2, b"USDT:2026 profiler_start\nERROR: something broke\n")
+    assert capfd.readouterr().err == "ERROR: something broke\n"
 
 
 def test_mistakes(capsys):
