@@ -88,7 +88,8 @@ class ProjectionReduction(nn.Module):
 
     def _project(self, x: Tensor) -> Tensor:
         backend = _backend(self.conv)
-        if backend == "torch" or type(self.shortcut) is not nn.Sequential or is_watched(self.shortcut):
+        is_ours = type(self.shortcut) is nn.Sequential and len(self.shortcut) == 3
+        if backend == "torch" or not is_ours or is_watched(self.shortcut):
             out: Tensor = self.shortcut(x)
             return out
         pool, conv, norm = self.shortcut
