@@ -17,16 +17,15 @@ from ftbnn.nn import BConv
 from ftbnn.nn.native import BACKWARD_PHASES, FORWARD_PHASES, listeners
 
 _NATIVE = ("_Norm", "_Average")  # operators of ours that are no blocks
-_ROOF_SHAPE = (4, 16, 16, 64, 64, 3, 3, 1, 1, 1, 1, 1)  # any: the roof is a loop of nothing but multiplications
+_ROOF_SHAPE = (4, 16, 16, 64, 64, 3, 3, 1, 1, 1, 1, 1)  # any: the roof does not depend on it
 
 
 def profile_step(case: Case, *, rounds: int = 5) -> list[dict[str, Any]]:
     """Rows of the fastest of `rounds` steps: layer, operator, ms, share of the step, GMAC/s and share of the roof.
 
-    The roof is the gradients': all threads multiplying from registers, measured beside.
+    The roofs, of forward and of the gradients, are loops of nothing but their multiplications, measured beside.
     """
-    # Before PyTorch has threads: they would spin on the cores that this measures.
-    roof = _native.training.time_conv_grad(_native.isa_in_use(), _ROOF_SHAPE, case.threads, 10)[3]
+    roofs = _roofs(case.threads)  # before PyTorch has threads: they would spin on the cores that this measures
     torch.set_num_threads(case.threads)
     network, step = case.training("native")
     names = {id(module): name for name, module in network.named_modules()}
@@ -60,7 +59,20 @@ def profile_step(case: Case, *, rounds: int = 5) -> list[dict[str, Any]]:
     finally:
         listeners.remove(listen)
     total, found = best
-    return [_finished(row, 1e3 * total, roof) for row in sorted(found, key=lambda row: -row["ms"])]
+    slowest_first = sorted(found, key=lambda row: -row["ms"])
+    return [_finished(row, 1e3 * total, roofs.get(row["operator"])) for row in slowest_first]
+
+
+def _roofs(threads: int) -> dict[str, float]:
+    """GMAC/s by operator, of all threads."""
+    isa, isas = _native.isa_in_use(), _native.isas()
+    usable = isas[isas.index(isa) :] if isa in isas else isas  # emulated tiles are none of the CPU's
+    gradients = next(name for name in usable if name in _native.training.grad_kernels())
+    roofs = {"conv gradients": _native.training.time_conv_grad(gradients, _ROOF_SHAPE, threads, 10)[3]}
+    forward = next((found for name in usable if (found := _native.bench.roof(name, True))), None)
+    if forward is not None:
+        roofs["conv"] = threads * forward[1]
+    return roofs
 
 
 @contextmanager
@@ -95,7 +107,7 @@ def _torch_rows(seen: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _finished(row: dict[str, Any], total_ms: float, roof: float) -> dict[str, Any]:
+def _finished(row: dict[str, Any], total_ms: float, roof: float | None) -> dict[str, Any]:
     gmacs = row["macs"] / row["ms"] / 1e6 if row["macs"] and row["ms"] else None
-    of_roof = gmacs / roof if gmacs and roof and row["operator"] == "conv gradients" else None
+    of_roof = gmacs / roof if gmacs and roof else None
     return {**row, "share": row["ms"] / total_ms, "gmacs_per_s": gmacs, "roof_share": of_roof, "step_ms": total_ms}

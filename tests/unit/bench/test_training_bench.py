@@ -43,6 +43,7 @@ def test_a_profile_has_every_phase_and_the_rest(capfd):
     assert {("block1.conv", "conv"), ("block2.conv", "conv gradients")} <= phases
     assert any(row["layer"] == "PyTorch" for row in rows)
     assert all(row["gmacs_per_s"] > 0 for row in rows if row["operator"] == "conv")
+    assert all(row["roof_share"] > 0 for row in rows if row["operator"] == "conv gradients")
     assert main(["bench", "train", *arguments]) == 0
     assert "PyTorch" in capfd.readouterr().out
 
