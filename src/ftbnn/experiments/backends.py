@@ -11,6 +11,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from ftbnn.experiments.drawing import canvas
 from ftbnn.files import write_atomically
 from ftbnn.training.named import plan, train
 from ftbnn.training.record import read
@@ -49,12 +50,13 @@ def compare(
     ends = {name: [run["val_top1"][-1] for run in runs if run["backend"] == name] for name in BACKENDS}
     difference = statistics.mean(ends["native"]) - statistics.mean(ends["torch"])
     noise = max(statistics.stdev(values) for values in ends.values()) if seeds > 1 else None
+    environment = json.loads((out / "runs" / "native-0" / "run.json").read_text())["environment"]
     report = {
         "model": model,
         "width": width,
         "data": data,
         "settings": settings or {},
-        "environment": json.loads((out / "runs" / "native-0" / "run.json").read_text())["environment"],
+        "environment": {key: value for key, value in environment.items() if key != "command"},  # it has paths
         "last_top1": ends,
         "difference": difference,
         "seed_noise": noise,  # the larger standard deviation of the two
@@ -67,21 +69,15 @@ def compare(
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """Test accuracy over the epochs, a line per run."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for number, backend in enumerate(BACKENDS):
-        for run in (run for run in report["runs"] if run["backend"] == backend):
-            epochs = range(1, len(run["val_top1"]) + 1)
-            label = backend if run["seed"] == 0 else None
-            axes.plot(epochs, run["val_top1"], color=f"C{number}", linestyle=("-", "--")[number], label=label)
-    axes.set(xlabel="epoch", ylabel="test top-1, %", title=f"{report['model']} on {report['data']}: both backends")
-    axes.legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    with canvas(path, size=(6, 4)) as axes:
+        for number, backend in enumerate(BACKENDS):
+            for run in (run for run in report["runs"] if run["backend"] == backend):
+                epochs = range(1, len(run["val_top1"]) + 1)
+                label = backend if run["seed"] == 0 else None
+                axes.plot(epochs, run["val_top1"], color=f"C{number}", linestyle=("-", "--")[number], label=label)
+        axes.set(xlabel="epoch", ylabel="test top-1, %", title=f"{report['model']} on {report['data']}: both backends")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend()
 
 
 def main() -> None:
