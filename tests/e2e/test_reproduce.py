@@ -169,6 +169,14 @@ def test_another_setting_does_not_mix_with_what_is_there(results, capsys):
     assert "lr: 0.005 -> 0.1" in capsys.readouterr().err
 
 
+def test_what_is_there_is_shown_without_training(tmp_path, capsys):
+    out = tmp_path / "table4"
+    assert main(["reproduce", "table4", *QUICK, "--out", str(out), "--show"]) == 0
+    assert "The paper's 20 derived networks, counted" in capsys.readouterr().out
+    assert read(out)["runs_finished"] == 0
+    assert not (out / "runs").exists()
+
+
 def test_two_processes_share_the_runs(tmp_path):
     out = tmp_path / "figure2"
     words = [sys.executable, "-m", "ftbnn", "reproduce", "figure2", *QUICK, "--out", str(out), "--json"]

@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe of every run; repeatable"
     )
     parser.add_argument("--keep", action="store_true", help="count runs as done that stand in result.json alone")
+    parser.add_argument("--show", action="store_true", help="train nothing: the result of the runs that are there")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
 
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         settings=parse_settings(args.set),
         keep=args.keep,
     )
-    result = reproduce(ask)
+    result = reproduce(ask, train=not args.show)
     if args.json:
         print_json(result)
         return

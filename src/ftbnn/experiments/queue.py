@@ -100,7 +100,7 @@ class Queue:
         measure: Measure | None = None,
     ) -> None:
         """Does what is to be done; `after` gets the records of all finished runs, at first and after each run."""
-        done = self._show(after)
+        done = self.show(after)
         bar = Progress(len(self.jobs), len(done), quiet=self.ask.quiet, unit="run")
         try:
             if done:
@@ -112,15 +112,15 @@ class Queue:
                 before, done = done, self._finished()
                 if len(done) > len(before):
                     bar.advance(len(done) - len(before), self.ask.what)
-                    done = self._show(after)
+                    done = self.show(after)
         finally:
             bar.close()
 
-    def _show(self, after: Callable[[list[Record]], None]) -> dict[str, Record]:
+    def show(self, after: Callable[[list[Record]], None]) -> dict[str, Record]:
+        """Hands over the records of all finished runs, and returns them by name."""
         records = self._finished()
-        if records:
-            with locked(self.ask.out / ".locks" / "result"):
-                after(list(records.values()))
+        with locked(self.ask.out / ".locks" / "result"):
+            after(list(records.values()))
         return records
 
     def _do_next(self, done: dict[str, Record], measure: Measure | None, bar: Progress) -> bool:

@@ -73,8 +73,11 @@ def ask_for(
     )
 
 
-def reproduce(ask: Ask) -> dict[str, Any]:
-    """Runs what is missing; result.json and the pictures are written anew after every run. Returns the result."""
+def reproduce(ask: Ask, *, train: bool = True) -> dict[str, Any]:
+    """Runs what is missing; result.json and the pictures are written anew after every run. Returns the result.
+
+    Without `train` it is the result of the runs that are there.
+    """
     experiment = EXPERIMENTS[ask.what]
     queue = Queue(experiment.jobs(ask), ask)
     result: dict[str, Any] = {}
@@ -82,7 +85,10 @@ def reproduce(ask: Ask) -> dict[str, Any]:
     def after(records: Sequence[Record]) -> None:
         result.update(write(ask.out, _facts(ask, records, len(queue.jobs)), experiment.show(ask, records), records))
 
-    queue.work(after, getattr(experiment, "measure", None))
+    if train:
+        queue.work(after, getattr(experiment, "measure", None))
+    else:
+        queue.show(after)
     return result
 
 
