@@ -100,7 +100,7 @@ class Queue:
         measure: Measure | None = None,
     ) -> None:
         """Does what is to be done; `after` gets the records of all finished runs, at first and after each run."""
-        done = self.show(after)
+        done = self.show(after) if self._finished() else {}
         bar = Progress(len(self.jobs), len(done), quiet=self.ask.quiet, unit="run")
         try:
             if done:

@@ -253,5 +253,7 @@ def _markdown(key: str, name: str, results: dict[str, dict[str, Any]]) -> str:
     if name not in tables:
         raise UserError(f"{key} has no table {name!r}; it has {', '.join(tables)}")
     table = tables[name]
+    if not table.rows:
+        return f"*No runs yet: `ftbnn reproduce {key}`.*"
     made = "" if name == "claims" else f"\n\n`{results[key]['command']}`; {facts_line(results[key])}."
     return f"{table.caption}:\n\n{table.markdown()}{made}"

@@ -102,6 +102,11 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
                 }
             )
     caption = f"Equal budget ({ask.budget_m:g} M): paper on ImageNet, ours on {ask.data}, {ask.epochs} epochs"
+    tables = [Table("groups", caption, columns, rows), judge(CLAIMS, records), *_budgets()]
+    return Shown(tables, [_draw(ask, records)] if records else [])
+
+
+def _draw(ask: Ask, records: Sequence[Record]) -> Picture:
     with canvas(ask.out / "table4.png", rows=2, size=(6.4, 8)) as axes:
         for axis, layers in zip(axes, sorted(DEPTHS), strict=True):
             groups_of = {
@@ -111,8 +116,7 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
             axis.set_title(f"{layers} layers")
             if drawn := {label: done for label, done in groups_of.items() if done}:
                 curves(axis, drawn, train=True)
-    picture = Picture("table4.png", "Training and test accuracy at equal budget; mean over seeds")
-    return Shown([Table("groups", caption, columns, rows), judge(CLAIMS, records), *_budgets()], [picture])
+    return Picture("table4.png", "Training and test accuracy at equal budget; mean over seeds")
 
 
 @cache
