@@ -33,7 +33,7 @@ MAY_IMPORT = {
         "_native",
     },
 }
-EVERYONE = {"errors", "files"}
+EVERYONE = {"errors", "files", "drawing"}
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 

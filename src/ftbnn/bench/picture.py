@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ftbnn.errors import UserError
+import numpy as np
+
+from ftbnn.drawing import canvas
 
 ENGINES = {"ftbnn": "ftbnn", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "torch": "PyTorch"}
 COLORS = {"ftbnn": "#d1495b", "binary": "#7c9eb2", "int8": "#c9d1d8", "fp32": "#e3e6e8"}
@@ -36,33 +38,17 @@ def _panel(axes: Any, rows: Sequence[dict[str, Any]], title: str) -> None:
     axes.set_xlabel("ms per image (median)", fontsize=8)
 
 
-def draw(rows: Sequence[dict[str, Any]], out: Path, title: str) -> Path:
-    """Writes the picture and returns its file."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise UserError("drawing needs matplotlib: pip install 'ftbnn[train]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
+def draw(rows: Sequence[dict[str, Any]], out: Path, title: str) -> None:
     cells = list(dict.fromkeys((row["batch"], row["threads"]) for row in rows))
     columns = min(2, len(cells))
     lines = -(-len(cells) // columns)
     most = max(sum((row["batch"], row["threads"]) == cell for row in rows) for cell in cells)
     size = (6.5 * columns, lines * (1.0 + 0.27 * most) + 0.4)
-    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
-    for axes, cell in zip(grid.flat, cells, strict=False):
-        batch, threads = cell
-        mine = [row for row in rows if (row["batch"], row["threads"]) == cell]
-        _panel(axes, mine, f"{threads} thread{'s' if threads > 1 else ''}, batch {batch}")
-    for axes in grid.flat[len(cells) :]:
-        axes.set_visible(False)
-    figure.suptitle(title, fontsize=11)
-    out = out if out.suffix else out.with_suffix(".png")
-    try:
-        figure.savefig(out, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot write the picture to {out}: {error}") from error
-    finally:
-        plt.close(figure)
-    return out
+    with canvas(out, rows=lines, columns=columns, size=size) as drawn:
+        grid = np.ravel(drawn)
+        for axes, (batch, threads) in zip(grid, cells, strict=False):
+            mine = [row for row in rows if (row["batch"], row["threads"]) == (batch, threads)]
+            _panel(axes, mine, f"{threads} thread{'s' if threads > 1 else ''}, batch {batch}")
+        for axes in grid[len(cells) :]:
+            axes.set_visible(False)
+        grid[0].figure.suptitle(title, fontsize=11)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ftbnn.budget.count import BITS_PER_WORD, Budget, LayerCount
-from ftbnn.errors import UserError
+from ftbnn.drawing import canvas
 
 MEGA = 1e6
 
@@ -62,33 +62,20 @@ def stage_rows(budget: Budget) -> list[dict[str, Any]]:
 
 def plot(budget: Budget, path: Path, *, title: str) -> None:
     """Draws where the budget goes, stage by stage: real work beside binary work."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise UserError("drawing needs matplotlib: pip install 'ftbnn[train]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
     rows = stage_rows(budget)
     names = [row["stage"] for row in rows]
     real = [row["real_m"] for row in rows]
     binary = [row["binary_m"] for row in rows]
-    figure, axes = plt.subplots(figsize=(8, 1.7 + 0.45 * len(rows)), layout="constrained")
-    axes.barh(names, real, color="#c44e52", label=f"real-valued: {budget.flops / MEGA:.1f} M FLOPs")
-    axes.barh(names, binary, left=real, color="#4c72b0", label=f"binary: {budget.bops / MEGA:.0f} M BOPs / 64")
-    for index, row in enumerate(rows):
-        total = row["real_m"] + row["binary_m"]
-        share = 100 * total / (budget.budget / MEGA)
-        axes.text(total, index, f"  {total:.2f} M ({share:.1f} %)", va="center", fontsize=9)
-    axes.set_xlim(0, 1.22 * max(a + b for a, b in zip(real, binary, strict=True)))
-    axes.invert_yaxis()
-    axes.set_xlabel("budget in millions (FLOPs + BOPs / 64)")
-    axes.set_title(f"{title}: {budget.budget / MEGA:.1f} M, {100 * budget.binary_share:.0f} % binary")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot write the picture to {path}: {error}") from error
-    finally:
-        plt.close(figure)
+    with canvas(path, size=(8, 1.7 + 0.45 * len(rows))) as axes:
+        axes.barh(names, real, color="#c44e52", label=f"real-valued: {budget.flops / MEGA:.1f} M FLOPs")
+        axes.barh(names, binary, left=real, color="#4c72b0", label=f"binary: {budget.bops / MEGA:.0f} M BOPs / 64")
+        for index, row in enumerate(rows):
+            total = row["real_m"] + row["binary_m"]
+            share = 100 * total / (budget.budget / MEGA)
+            axes.text(total, index, f"  {total:.2f} M ({share:.1f} %)", va="center", fontsize=9)
+        axes.set_xlim(0, 1.22 * max(a + b for a, b in zip(real, binary, strict=True)))
+        axes.invert_yaxis()
+        axes.set_xlabel("budget in millions (FLOPs + BOPs / 64)")
+        axes.set_title(f"{title}: {budget.budget / MEGA:.1f} M, {100 * budget.binary_share:.0f} % binary")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.figure.legend(loc="outside lower center", ncols=2, frameon=False)

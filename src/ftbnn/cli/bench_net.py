@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ftbnn.cli.output import print_json, require_torch, size, table
-from ftbnn.errors import UserError
+from ftbnn.drawing import picture_file
 
 CELL = ("threads", "batch")
 RIVALS = {"fp32": "fp32 ResNet-18", "int8": "int8 ResNet-18", "binary": "same network"}
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn bench net")
-    if args.plot and not args.plot.parent.is_dir():
-        raise UserError(f"cannot write {args.plot}: {args.plot.parent} is not a directory")
+    if args.plot:
+        args.plot = picture_file(args.plot)
     from ftbnn.bench.onednn import protect
 
     limit = protect()  # before PyTorch is imported

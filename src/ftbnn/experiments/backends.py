@@ -11,7 +11,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from ftbnn.experiments.drawing import canvas
+from ftbnn.drawing import canvas
 from ftbnn.files import write_atomically
 from ftbnn.training.named import plan, train
 from ftbnn.training.record import read

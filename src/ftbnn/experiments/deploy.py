@@ -7,8 +7,8 @@ from typing import Any
 
 from ftbnn import _native
 from ftbnn.bench.net import Comparison, compare
+from ftbnn.drawing import canvas
 from ftbnn.experiments.deploying import compare_file, export_run, last_checkpoint
-from ftbnn.experiments.drawing import canvas
 from ftbnn.experiments.queue import OUTCOME, Ask, Job, Record
 from ftbnn.experiments.result import Column, Picture, Shown, Table, dumps
 from ftbnn.experiments.table3 import job

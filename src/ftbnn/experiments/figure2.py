@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ftbnn.data import ArraySplit, Source
 from ftbnn.data.transforms import normalise
+from ftbnn.drawing import canvas
 from ftbnn.errors import UserError
 from ftbnn.experiments.claims import Claim, judge, spread, values
-from ftbnn.experiments.drawing import canvas
 from ftbnn.experiments.queue import Ask, Job, Record
 from ftbnn.experiments.result import Column, Picture, Shown, Table
 from ftbnn.models import ToyNet

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from statistics import fmean
 
+from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import Claim, judge, spread, values
-from ftbnn.experiments.drawing import canvas, curves
+from ftbnn.experiments.curves import curves
 from ftbnn.experiments.queue import Ask, Job, Record
 from ftbnn.experiments.result import Column, Picture, Shown, Table
 from ftbnn.experiments.table3 import job

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from ftbnn.experiments.drawing import canvas
+from ftbnn.drawing import canvas
 from ftbnn.experiments.queue import Ask, Job, Record
 from ftbnn.experiments.result import Column, Picture, Shown, Table
 from ftbnn.experiments.table3 import job

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import Claim, judge, spread, values
-from ftbnn.experiments.drawing import canvas
 from ftbnn.experiments.queue import Ask, Job, Record
 from ftbnn.experiments.result import Column, Picture, Shown, Table
 

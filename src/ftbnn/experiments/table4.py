@@ -6,10 +6,11 @@ from statistics import fmean
 
 from ftbnn.budget import Design
 from ftbnn.data import Spec
+from ftbnn.drawing import canvas
 from ftbnn.experiments.budgets import PRINTED, budget_rows, reference_rows
 from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.counting import design
-from ftbnn.experiments.drawing import canvas, curves
+from ftbnn.experiments.curves import curves
 from ftbnn.experiments.queue import Ask, Job, Record
 from ftbnn.experiments.result import Column, Picture, Shown, Table
 from ftbnn.training.named import LARGEST_SMALL_IMAGE

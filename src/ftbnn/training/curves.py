@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ftbnn.drawing import canvas, picture_file
 from ftbnn.errors import UserError
 from ftbnn.training.record import read
 from ftbnn.training.run import RunDir
@@ -22,33 +23,20 @@ def load_curve(run: Path) -> list[dict[str, Any]]:
 def plot(runs: Sequence[Path], out: Path) -> Path:
     """Draws training loss (dashed, left axis) and test top-1 (solid, right axis) of each run; returns the file."""
     curves = {run: load_curve(run) for run in runs}
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise UserError("drawing needs matplotlib: pip install 'ftbnn[train]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, losses = plt.subplots(figsize=(8, 5), layout="constrained")
-    accuracies = losses.twinx()
-    for index, (run, rows) in enumerate(curves.items()):
-        epochs, color = range(1, len(rows) + 1), f"C{index}"
-        best = max(row["val_top1"] for row in rows)
-        losses.plot(epochs, [row["train_loss"] for row in rows], "--", color=color)
-        name = run.name if len({other.name for other in runs}) == len(runs) else str(run)
-        label = f"{name}: best {best:.2f} %"
-        accuracies.plot(epochs, [row["val_top1"] for row in rows], color=color, label=label)
-    losses.set_xlabel("epoch")
-    losses.set_ylabel("training loss (dashed)")
-    losses.set_ylim(bottom=0)
-    accuracies.set_ylabel("test top-1 in % (solid)")
-    accuracies.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False)
-    out = out if out.suffix else out.with_suffix(".png")
-    try:
-        figure.savefig(out, dpi=150)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot write the picture to {out}: {error}") from error
-    finally:
-        plt.close(figure)
+    out = picture_file(out)
+    with canvas(out, size=(8, 5)) as losses:
+        accuracies = losses.twinx()
+        for index, (run, rows) in enumerate(curves.items()):
+            epochs, color = range(1, len(rows) + 1), f"C{index}"
+            best = max(row["val_top1"] for row in rows)
+            losses.plot(epochs, [row["train_loss"] for row in rows], "--", color=color)
+            name = run.name if len({other.name for other in runs}) == len(runs) else str(run)
+            label = f"{name}: best {best:.2f} %"
+            accuracies.plot(epochs, [row["val_top1"] for row in rows], color=color, label=label)
+        losses.set_xlabel("epoch")
+        losses.set_ylabel("training loss (dashed)")
+        losses.set_ylim(bottom=0)
+        accuracies.set_ylabel("test top-1 in % (solid)")
+        accuracies.grid(alpha=0.3)
+        losses.figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False)
     return out

@@ -171,6 +171,7 @@ def test_report_and_picture(tmp_path, capsys, monkeypatch):
         ["ftbnn18", "--image-size", "0"],
         ["ftbnn18", "--isa", "sse9"],
         ["ftbnn18", "--plot", "no/such/folder/bars.png"],
+        ["ftbnn18", "--plot", "bars.foo"],
         ["ftbnn18", "toy-relu"],
     ],
     ids=" ".join,

@@ -1,35 +1,9 @@
-"""Pictures of results: a canvas without a screen, and training curves of several variants."""
+"""Training curves of several variants."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from ftbnn.errors import UserError
-
-
-@contextmanager
-def canvas(path: Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4.2)) -> Iterator[Any]:
-    """Axes to draw on (an array if several); saved to `path` at the end."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise UserError("drawing needs matplotlib: pip install 'ftbnn[train]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
-    try:
-        yield axes
-        temporary = path.with_name(f".{path.name}")
-        figure.savefig(temporary, dpi=140, format="png", metadata={"Software": None})
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(f"cannot write the picture {path}: {error.strerror or error}") from error
-    finally:
-        plt.close(figure)
 
 
 def curves(axes: Any, groups: Mapping[str, Sequence[dict[str, Any]]], *, train: bool = False) -> None:
