@@ -1,7 +1,10 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and files that one process holds."""
 
 import errno
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ftbnn.errors import UserError
@@ -29,3 +32,25 @@ def write_atomically(path: Path, data: bytes) -> None:
                 f"intact. Free some space and try again (a training run: with --resume)"
             ) from error
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Holds the lock, or yields False if another process does and we do not wait.
+
+    The lock ends with the process, however it ends, and forked children do not have it.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise UserError(f"cannot work in {path.parent}: {error.strerror or error}") from error
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                yield False
+                return
+            # A file system without locks: better unguarded than not at all.
+        yield True

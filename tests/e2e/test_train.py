@@ -189,6 +189,18 @@ def test_a_run_is_never_overwritten_nor_resumed_as_another(whole_run, extra, mes
     assert message in capsys.readouterr().err
 
 
+def test_two_processes_never_train_in_one_directory(tmp_path, capsys):
+    out = tmp_path / "run"
+    first = subprocess.Popen(command(*SMALL, "--set", "epochs=99", "--out", out), env=ENV, stderr=subprocess.PIPE)
+    try:
+        wait_for_step(out, 1, first)
+        assert main([*SMALL, "--set", "epochs=99", "--out", str(out), "--resume"]) == 2
+        assert "another process is training" in capsys.readouterr().err
+    finally:
+        first.kill()
+        first.communicate()
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -7,11 +7,9 @@ OUT/runs/NAME/outcome.json  written last: what came of the run, as it will stand
 OUT/.locks/NAME             held by the process that makes the run
 """
 
-import fcntl
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ import torch
 from ftbnn.data import Source
 from ftbnn.errors import Stopped, UserError
 from ftbnn.experiments.result import FILE, dumps, read, rounded
-from ftbnn.files import write_atomically
+from ftbnn.files import locked, write_atomically
 from ftbnn.training import Recipe, Steps
 from ftbnn.training.diagnose import Diverged
 from ftbnn.training.named import Plan, plan, train
@@ -256,23 +254,6 @@ def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
         "slopes": rounded(last.get("slopes", {})),
         "environment": {key: here.get(key) for key in ENVIRONMENT},
     }
-
-
-@contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Holds the lock, or yields False if another process does and we do not wait."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        raise UserError(f"cannot work in {path.parent}: {error.strerror or error}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 def machine() -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 import random
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -119,11 +120,15 @@ def _fit_one(
         model_spec=model_spec,
         **settings,
     )
-    if here.is_first:  # only now: what the loop has refused must not stand in the way of the next try
-        about = {"model": asdict(model_spec), "data": facts, "seed": seed, "teacher": teacher_name, "world": here.size}
-        _describe(run, recipe, about, resume=resume)
-    here.barrier()
-    return loop.run(stop, resume=here.share(resume and run.last.exists()))
+    with ExitStack() as hold:
+        if here.is_first:  # only now: what the loop has refused must not stand in the way of the next try
+            if not resume:
+                run.create()
+            hold.enter_context(run.held())
+            about = {"model": asdict(model_spec), "data": facts, "seed": seed, "teacher": teacher_name}
+            _describe(run, recipe, about | {"world": here.size}, resume=resume)
+        here.barrier()
+        return loop.run(stop, resume=here.share(resume and run.last.exists()))
 
 
 def _splits(data: Data, recipe: Recipe) -> tuple[Split, Split, dict[str, Any], str]:
@@ -141,7 +146,6 @@ def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: boo
     """Writes what the run is; a resumed run must be the same."""
     about = json.loads(json.dumps(about))  # as it will be read back: tuples become lists
     if not resume:
-        run.create()
         run.write_json("run.json", about | {"environment": environment()})
         run.write_json("recipe.json", recipe.to_json())
         return

@@ -3,6 +3,7 @@
 run.json        model, data, seed, environment, commit       recipe.json   the resolved recipe
 metrics.jsonl   one row per epoch and per N steps            tensorboard/  the same, for TensorBoard
 last.pt         everything needed to go on                   best.pt       the weights of the best epoch
+.lock           held by the process that trains
 """
 
 import json
@@ -11,6 +12,8 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +24,7 @@ from torch import nn
 
 from ftbnn import _native
 from ftbnn.errors import UserError
-from ftbnn.files import write_atomically
+from ftbnn.files import locked, write_atomically
 from ftbnn.models import build
 from ftbnn.models.own import is_own, load_own
 from ftbnn.nn import BConv, Sign
@@ -84,6 +87,14 @@ class RunDir:
     def has_run(self) -> bool:
         """True once a run, of one recipe or of several steps, has left something here that must not be lost."""
         return any(self.path.glob("step*/recipe.json")) or (self.path / "recipe.json").exists()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """For one process at a time: two would overwrite each other's checkpoints and mix their metrics."""
+        with locked(self.path / ".lock", wait=False) as is_ours:
+            if not is_ours:
+                raise UserError(f"another process is training in {self.path}; wait for it, or choose another --out")
+            yield
 
     def create(self) -> None:
         """Makes the directory. A run that is there already is never overwritten."""
