@@ -192,6 +192,7 @@ void bind_training(nb::module_ m) {
         "squares"_a, "threads"_a = 1,
         "A block's convolution alone, for tests; isa as for kernels.bconv_rows. True if tiles did it.");
   m.def("take_block", &take_block, "bytes"_a, "Uninitialised memory, kept for the next caller when it is dropped.");
+  m.def("release_blocks", [] { blocks().release(); }, "Gives the memory of blocks that nobody has back to the system.");
   nb::class_<Block>(m, "Block", "One block for one shape of input; it keeps the addresses of its parameters.")
       .def("__init__", &init_block, "shape"_a, nb::kw_only(), "zero_one"_a, "bound"_a, "weight_bound"_a, "identity"_a,
            "batch_stats"_a, "eps"_a, "momentum"_a, "parameters"_a,

@@ -22,6 +22,9 @@ def binary_conv(isa: str, shape: Sequence[int], zero_one: bool, codes: int, weig
 def take_block(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
     """Uninitialised memory, kept for the next caller when it is dropped."""
 
+def release_blocks() -> None:
+    """Gives the memory of blocks that nobody has back to the system."""
+
 class Block:
     """
     One block for one shape of input; it keeps the addresses of its parameters.

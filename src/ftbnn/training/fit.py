@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ftbnn import _native
 from ftbnn.data.batches import Batches, Split, UserSplit, derive_seed
 from ftbnn.data.source import Source
 from ftbnn.errors import UserError, unknown
@@ -127,6 +128,7 @@ def _fit_one(
             hold.enter_context(run.held())
             about = {"model": asdict(model_spec), "data": facts, "seed": seed, "teacher": teacher_name}
             _describe(run, recipe, about | {"world": here.size}, resume=resume)
+        hold.callback(_native.training.release_blocks)
         here.barrier()
         return loop.run(stop, resume=here.share(resume and run.last.exists()))
 
