@@ -1,4 +1,4 @@
-"""README's table of speed is the committed report's, line by line."""
+"""README's tables of speed are the committed reports', line by line."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,40 @@ ROOT = Path(__file__).parents[2]
 KEYS = ("name", "engine", "precision", "isa", "median_ms", "min_ms")
 
 
-def lines():
-    report = sorted((ROOT / "benchmarks" / "reports").glob("*-engine/net.json"))[-1]
-    rows = [row for row in json.loads(report.read_text())["rows"] if (row["threads"], row["batch"]) == (1, 1)]
+def report(file):
+    """The newest report that has such a file."""
+    return json.loads(sorted((ROOT / "benchmarks" / "reports").glob(file))[-1].read_text())
+
+
+def line(*cells):
+    return f"| {' | '.join(cells)} |"
+
+
+def engine_lines():
+    rows = [row for row in report("*-engine/net.json")["rows"] if (row["threads"], row["batch"]) == (1, 1)]
     for row in sorted(rows, key=lambda row: row["min_ms"]):
-        cells = [f"{row[key]:.2f}" if key.endswith("_ms") else row[key] for key in KEYS]
-        yield f"| {' | '.join(cells)} |"
+        yield line(*(f"{row[key]:.2f}" if key.endswith("_ms") else row[key] for key in KEYS))
+
+
+def training_lines():
+    for case in ("width16-32px", "width64-32px", "width64-224px"):
+        rows = {row["formulation"]: row for row in report(f"*-native-training/{case}.json")}
+        plain, native = rows["plain"], rows["native"]
+        yield line(
+            f"{native['width'] or 64}, {native['image_size']} x {native['image_size']}, batch {native['batch']}",
+            *(f"{rows[name]['images_per_s']:.1f}" for name in ("plain", "torch", "native")),
+            f"{native['speedup']:.2f} ({plain['min_ms'] / native['min_ms']:.2f})",
+            f"{native['peak_mb'] / plain['peak_mb']:.2f}",
+        )
+
+
+def block(name):
+    return (ROOT / "README.md").read_text().partition(f"<!-- {name} -->\n")[2].partition("<!-- end -->")[0]
 
 
 def test_the_table_of_speed_is_the_report():
-    block = (ROOT / "README.md").read_text().partition("<!-- speed -->\n")[2].partition("<!-- end -->")[0]
-    assert block.splitlines()[2:] == list(lines())
+    assert block("speed").splitlines()[2:] == list(engine_lines())
+
+
+def test_the_table_of_training_speed_is_the_report():
+    assert block("training").splitlines()[2:] == list(training_lines())
