@@ -145,6 +145,8 @@ def test_a_signal_ends_it_in_one_line(tmp_path):
     ("words", "message"),
     [
         (["table2", *QUICK, "--seeds", "0"], "--seeds"),
+        (["table4", *QUICK, "--width", "8"], "--budget"),
+        (["table3", *QUICK, "--budget", "8"], "--width"),
         (["table2", *QUICK, "--set", "epochs=none"], "epochs"),
         (["table2", *QUICK, "--set", "speed=1"], "unknown recipe setting"),
         (["table2", *QUICK, "--threads", "0"], "--threads"),

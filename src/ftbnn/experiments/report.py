@@ -60,16 +60,17 @@ def missing(results: dict[str, dict[str, Any]]) -> list[str]:
 def facts_line(result: dict[str, Any]) -> str:
     """Scale, data, seeds, runs, time and machine in one line."""
     settings = [f"{key}={value}" for key, value in result["settings"].items()]
+    threads = result["machine"]["torch_threads"]
     parts = [
         f"scale {result['scale']} ({result['scale_about']})",
         f"data {result['data']}",
-        f"width {result['width']}",
+        *([] if result["what"] == "table4" else [f"width {result['width']}"]),
         f"{result['epochs']} epochs",
         f"{result['seeds']} seeds asked for",
         *settings,
         f"{result['runs_finished']} of {result['runs_planned']} runs done",
         f"{timedelta(seconds=round(result['train_seconds']))} of training",
-        f"{result['machine']['cpu']}, {result['machine']['torch_threads']} threads",
+        f"{result['machine']['cpu']}, {threads} thread{'s' if threads > 1 else ''}",
         result["written"],
     ]
     return "; ".join(parts)

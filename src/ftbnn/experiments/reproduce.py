@@ -55,6 +55,10 @@ def ask_for(
     for name, number in (("--seeds", seeds), ("--width", width), ("--budget", budget_m)):
         if number is not None and number <= 0:
             raise UserError(f"{name} must be more than 0, not {number:g}")
+    if what == "table4" and width is not None:
+        raise UserError("table4 finds the widths that fit into a budget: give --budget M in the place of --width")
+    if what != "table4" and budget_m is not None:
+        raise UserError(f"--budget is for table4; {what} takes --width")
     usual = size.toy_data if toy else size.derived_data if what == "table4" else size.data
     if data is None and what == "table4":
         image_size = image_size or size.image_size
