@@ -20,7 +20,7 @@ def curves(axes: Any, groups: Mapping[str, Sequence[dict[str, Any]]], *, train: 
             return np.mean([[row[key] for row in record["epochs"][:count]] for record in records], axis=0)
 
         tests = mean("val_top1")
-        accuracies.plot(epochs, tests, ".-", color=color, label=f"{label}: {tests[-1]:.1f} %")
+        accuracies.plot(epochs, tests, ".-", color=color, label=f"{label}: {tests[-1]:.2f} %")
         if train:
             accuracies.plot(epochs, mean("train_top1"), ".:", color=color)
         else:
@@ -31,4 +31,5 @@ def curves(axes: Any, groups: Mapping[str, Sequence[dict[str, Any]]], *, train: 
         axes.set_ylim(bottom=0)
         accuracies.set_ylabel("test top-1 in % (solid)")
     accuracies.grid(alpha=0.3)
-    accuracies.legend(loc="best", fontsize="small")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    accuracies.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize="small")

@@ -114,7 +114,7 @@ def _draw(ask: Ask, records: Sequence[Record]) -> Picture:
                 f"G = {g}": [r for r in records if r["variant"] == f"d{layers}-g{g}" and not r["story"]]
                 for g in sorted(GROUPS)
             }
-            axis.set_title(f"{layers} layers")
+            axis.set_title(f"{layers} layers", loc="left")
             if drawn := {label: done for label, done in groups_of.items() if done}:
                 curves(axis, drawn, train=True)
     return Picture("table4.png", "Training and test accuracy at equal budget; mean over seeds")
