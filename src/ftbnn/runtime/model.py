@@ -85,6 +85,8 @@ class Model:
 
     def _batch(self, images: Images) -> NDArray[Any]:
         channels, height, width = self.input_shape
+        if not isinstance(images, (list, tuple)):
+            images = np.asarray(images)  # a PIL image, a tensor
         if isinstance(images, np.ndarray) and images.dtype == np.float32:
             if images.ndim != 4 or images.shape[1:] != self.input_shape:
                 raise UserError(f"float images must be (N, {channels}, {height}, {width}), not {images.shape}")
@@ -97,7 +99,7 @@ class Model:
             if not len(images):
                 raise UserError("the batch is empty")
             return np.ascontiguousarray(images)
-        several = list(images) if not isinstance(images, np.ndarray) or images.ndim == 4 else [images]
+        several = [images] if isinstance(images, np.ndarray) and images.ndim != 4 else list(images)
         if not several:
             raise UserError("the batch is empty")
         return np.stack([self._fit(np.asarray(image)) for image in several])

@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from ftbnn import _native
@@ -196,6 +197,8 @@ def test_eight_bit_images_are_normalised_and_fitted(tiny):
         ([np.zeros((4, 4, 2), np.uint8)], "channels"),
         ([np.zeros((0, 4), np.uint8)], "uint8"),
         ([np.zeros((4, 4))], "uint8"),
+        (3, "float32 or uint8"),
+        ("photo.jpg", "float32 or uint8"),
     ],
 )
 def test_wrong_images_are_one_line(tiny, images, message):
@@ -203,6 +206,14 @@ def test_wrong_images_are_one_line(tiny, images, message):
     for use in (model, model.profile):
         with pytest.raises(UserError, match=message):
             use(images)
+
+
+def test_a_pil_image_is_an_image(tiny):
+    model = load(tiny[1])
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40), np.uint8)
+    image = Image.fromarray(pixels)
+    np.testing.assert_array_equal(model(image), model(pixels))
+    np.testing.assert_array_equal(model([image, image]), model([pixels, pixels]))
 
 
 def test_eight_threads_at_once_get_the_right_answers(tiny):
