@@ -37,7 +37,7 @@ SOURCES: dict[str, Entry] = {
 }
 
 
-def load(name: str, data_dir: Path | None, *, image_size: int | None = None) -> Source:
+def load(name: str, data_dir: str | Path | None = None, *, image_size: int | None = None) -> Source:
     """The data set of that name from its directory; only imagefolder and synthetic come in other image sizes."""
     if name not in SOURCES:
         raise unknown("data set", name, SOURCES, hint="`ftbnn data` lists all")
@@ -59,6 +59,7 @@ def load(name: str, data_dir: Path | None, *, image_size: int | None = None) -> 
             else f"(`ftbnn data {name} --out DIR` fills it)"
         )
         raise UserError(f"{name} lies in a directory: give --data-dir DIR {how}")
+    data_dir = Path(data_dir)
     if not data_dir.is_dir():
         raise UserError(f"{name}: no directory {data_dir}; give --data-dir DIR")
     return entry.loader(data_dir, **settings)

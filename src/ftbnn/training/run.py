@@ -142,11 +142,12 @@ def _commit() -> str | None:
         return None
 
 
-def load_network(path: Path) -> tuple[nn.Module, dict[str, Any]]:
+def load_network(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
     """The trained network of a run directory (its best epoch) or of a checkpoint file, and its checkpoint.
 
     Of a multi-step run that is the last step's; one that has not got there yet has no binary network to give.
     """
+    path = Path(path)
     if path.is_dir():
         steps = sorted(path.glob("step*"))
         path = RunDir(steps[-1] if steps else path).best

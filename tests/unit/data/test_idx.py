@@ -44,7 +44,7 @@ def write(folder, *, ending="", pack=bytes, dotted=False, seed=0):
 )
 def test_reads_every_layout(tmp_path, name, place, form):
     write(tmp_path / place.replace("NAME", name), **form)
-    source = load(name, tmp_path)
+    source = load(name, str(tmp_path))
     assert source.train.images.shape == (TRAIN, 1, 28, 28)
     assert source.train.images.dtype == torch.uint8
     assert source.train.images.numpy().tobytes() == contents()[FILES[0]][16:]
