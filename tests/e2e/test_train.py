@@ -66,7 +66,7 @@ def whole_run(tmp_path_factory):
 def test_a_run_leaves_everything(whole_run):
     out, row = whole_run
     names = {path.name for path in out.iterdir()}
-    assert names == {"run.json", "recipe.json", "metrics.jsonl", "tensorboard", "last.pt", "best.pt"}
+    assert names == {"run.json", "recipe.json", "metrics.jsonl", "tensorboard", "last.pt", "best.pt", ".lock"}
     run = json.loads((out / "run.json").read_text())
     assert run["model"]["settings"]["stem"] == "small"
     assert run["environment"]["versions"]["torch"] == torch.__version__
