@@ -13,15 +13,20 @@ Box = tuple[float, float, float, float]
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
-    """The pixels of a picture file, 8-bit grey or RGB, turned as its EXIF orientation says."""
+    """The pixels of a picture file."""
     try:
         with Image.open(path) as file:
-            return np.asarray(_eight_bit(ImageOps.exif_transpose(file), file.format))
+            return pixels(file)
     except FileNotFoundError:
         raise UserError(f"no picture at {path}") from None
     except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} cannot be read as a picture: {reason}") from error
+
+
+def pixels(picture: Image.Image) -> NDArray[np.uint8]:
+    """8-bit grey or RGB, turned as the picture's EXIF orientation says."""
+    return np.asarray(_eight_bit(ImageOps.exif_transpose(picture), picture.format))
 
 
 def _eight_bit(picture: Image.Image, kind: str | None) -> Image.Image:
@@ -31,7 +36,7 @@ def _eight_bit(picture: Image.Image, kind: str | None) -> Image.Image:
     if picture.mode.startswith("I;16") or (picture.mode == "I" and kind == "PNG"):
         return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
     if picture.mode in ("I", "F"):
-        raise ValueError(f"pixels of mode {picture.mode} have no known range")
+        raise UserError(f"pixels of mode {picture.mode} have no known range")
     return picture.convert("RGB")
 
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from ftbnn import _native
 from ftbnn._native import FormatError
 from ftbnn.errors import UserError
-from ftbnn.runtime.images import centre_view
+from ftbnn.runtime.images import centre_view, pixels
 from ftbnn.zoo import resolve
 
-Images = NDArray[Any] | Sequence[NDArray[Any]]
+Images = NDArray[Any] | Image.Image | Sequence[NDArray[Any] | Image.Image]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Model:
         """Scores (N, outputs).
 
         Takes float32 (N, C, H, W), normalised already and of the network's size; or 8-bit images of any size, (H, W, C)
-        or (H, W), a batch (N, H, W, C) or a list of them, which are resized and normalised as the file says.
+        or (H, W), of PIL, a batch (N, H, W, C) or a list of them, which are resized and normalised as the file says.
         """
         batch = self._batch(images)
         out = np.empty((len(batch), int(np.prod(self.output_shape))), np.float32)
@@ -85,27 +86,28 @@ class Model:
 
     def _batch(self, images: Images) -> NDArray[Any]:
         channels, height, width = self.input_shape
-        if not isinstance(images, (list, tuple)):
-            images = np.asarray(images)  # a PIL image, a tensor
-        if isinstance(images, np.ndarray) and images.dtype == np.float32:
-            if images.ndim != 4 or images.shape[1:] != self.input_shape:
-                raise UserError(f"float images must be (N, {channels}, {height}, {width}), not {images.shape}")
-            if not len(images):
-                raise UserError("the batch is empty")
-            return np.ascontiguousarray(images)
-        if isinstance(images, np.ndarray) and images.dtype != np.uint8:
-            raise UserError(f"images must be float32 or uint8, not {images.dtype}")
-        if isinstance(images, np.ndarray) and images.ndim == 4 and images.shape[1:] == (height, width, channels):
-            if not len(images):
-                raise UserError("the batch is empty")
-            return np.ascontiguousarray(images)
-        several = [images] if isinstance(images, np.ndarray) and images.ndim != 4 else list(images)
-        if not several:
+        several: Sequence[Any] | NDArray[Any]
+        if isinstance(images, (list, tuple)):
+            several = images
+        elif isinstance(images, Image.Image):
+            several = [images]
+        else:
+            array = np.asarray(images)  # a tensor, too
+            floats = array.dtype == np.float32
+            if floats and (array.ndim != 4 or array.shape[1:] != self.input_shape):
+                raise UserError(f"float images must be (N, {channels}, {height}, {width}), not {array.shape}")
+            if not floats and array.dtype != np.uint8:
+                raise UserError(f"images must be float32 or uint8, not {array.dtype}")
+            several = array if array.ndim == 4 else [array]
+            if len(several) and (floats or array.shape[1:] == (height, width, channels)):
+                return np.ascontiguousarray(array)
+        if not len(several):
             raise UserError("the batch is empty")
-        return np.stack([self._fit(np.asarray(image)) for image in several])
+        return np.stack([self._fit(image) for image in several])
 
-    def _fit(self, image: NDArray[Any]) -> NDArray[np.uint8]:
+    def _fit(self, given: Any) -> NDArray[np.uint8]:
         """An 8-bit image of any size as the network wants it."""
+        image = pixels(given) if isinstance(given, Image.Image) else np.asarray(given)
         if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
             raise UserError(f"an image must be uint8 (H, W) or (H, W, C), not {image.dtype} {image.shape}")
         channels, height, width = self.input_shape

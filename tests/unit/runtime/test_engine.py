@@ -214,6 +214,10 @@ def test_a_pil_image_is_an_image(tiny):
     image = Image.fromarray(pixels)
     np.testing.assert_array_equal(model(image), model(pixels))
     np.testing.assert_array_equal(model([image, image]), model([pixels, pixels]))
+    palette = image.convert("RGB").quantize(16)  # its bytes are numbers of colours
+    np.testing.assert_array_equal(model(palette), model(np.asarray(palette.convert("RGB"))))
+    with pytest.raises(UserError, match="no known range"):
+        model(image.convert("F"))
 
 
 def test_eight_threads_at_once_get_the_right_answers(tiny):
