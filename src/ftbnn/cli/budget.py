@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftbnn.cli.output import print_json, require_torch, size, table
+from ftbnn.drawing import picture_file
 from ftbnn.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def _run_model(args: argparse.Namespace) -> None:
     from ftbnn.budget.report import layer_rows, plot, summary
     from ftbnn.experiments.counting import count_named
 
+    if args.plot:
+        args.plot = picture_file(args.plot)
     budget = count_named(
         args.model,
         image_size=args.image_size,
