@@ -88,7 +88,7 @@ Cpu detect() {
   const bool bw = feature("avx512bw", has_zmm && bit(extended.ebx, 30));
   const bool vl = feature("avx512vl", has_zmm && bit(extended.ebx, 31));
   const bool popcnt512 = feature("avx512_vpopcntdq", has_zmm && bit(extended.ecx, 14));
-  feature("avx512_vnni", has_zmm && bit(extended.ecx, 11));
+  found.avx512_vnni = feature("avx512_vnni", has_zmm && bit(extended.ecx, 11));
   const bool bf16 = feature("avx512_bf16", has_zmm && bit(extended1.eax, 5));
   const bool may_tile = has_tiles && bit(extended.edx, 24) && request_tiles();
   const bool tile = feature("amx_tile", may_tile);

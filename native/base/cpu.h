@@ -21,6 +21,7 @@ struct Cpu {
   std::vector<std::string> features;  // instruction sets the kernels care about, as /proc/cpuinfo spells them
   std::vector<Isa> isas;              // what may run here, best first; portable is always last
   bool amx_bf16 = false;              // bf16 tiles beside the int8 ones
+  bool avx512_vnni = false;           // products of bytes in vectors
 };
 
 // The machine's description, found on first use. Thread-safe.

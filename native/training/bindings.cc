@@ -68,12 +68,12 @@ ConvShape shape_of(const std::array<int, 12>& s) {
 }
 
 void init_block(Block* self, const std::array<int, 12>& shape, bool zero_one, float bound, float weight_bound,
-                bool identity, bool batch_stats, double eps, double momentum,
+                bool identity, bool batch_stats, bool byte_gradients, double eps, double momentum,
                 const std::array<Address, 7>& parameters) {
   const auto parameter = [&](std::size_t k) { return at<const float>(parameters[k]); };
-  new (self) Block{shape_of(shape), zero_one,     bound,        weight_bound, identity,     batch_stats,  eps,
-                   momentum,        parameter(0), parameter(1), parameter(2), parameter(3), parameter(4), parameter(5),
-                   parameter(6),    isa_in_use()};
+  new (self) Block{shape_of(shape), zero_one,     bound,        weight_bound, identity,     batch_stats,
+                   byte_gradients,  eps,          momentum,     parameter(0), parameter(1), parameter(2),
+                   parameter(3),    parameter(4), parameter(5), parameter(6), isa_in_use()};
 }
 
 nb::tuple run_forward(const Block& block, int threads, Address x, Address shortcut, Address running_mean,
@@ -195,7 +195,7 @@ void bind_training(nb::module_ m) {
   m.def("release_blocks", [] { blocks().release(); }, "Gives the memory of blocks that nobody has back to the system.");
   nb::class_<Block>(m, "Block", "One block for one shape of input; it keeps the addresses of its parameters.")
       .def("__init__", &init_block, "shape"_a, nb::kw_only(), "zero_one"_a, "bound"_a, "weight_bound"_a, "identity"_a,
-           "batch_stats"_a, "eps"_a, "momentum"_a, "parameters"_a,
+           "batch_stats"_a, "byte_gradients"_a, "eps"_a, "momentum"_a, "parameters"_a,
            "shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups; parameters: weight, tail, factor, gamma, beta, "
            "left, right.")
       .def_prop_ro(

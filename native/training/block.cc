@@ -180,7 +180,8 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
   if (to.x != nullptr) to_input = {inside, to.x};
   if (to.weight != nullptr) to_weight = {codes, b.zero_one, b.weight_bound, to.weight, to.tail};
   if (to_input || to_weight) {
-    gradients(s, source, b.weight, b.tail, to_input, to_weight, grad_kernels_for(b.isa), team);
+    const GradKernels& kernels = b.byte_gradients ? byte_grad_kernels_for(b.isa) : grad_kernels_for(b.isa);
+    gradients(s, source, b.weight, b.tail, to_input, to_weight, kernels, team);
   } else if (shortcut_grad != nullptr) {
     for (int n = 0; n < s.n; ++n) source(n, 1);
   }

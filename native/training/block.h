@@ -20,10 +20,11 @@ namespace ftbnn::training {
 struct Block {
   ConvShape shape;
   bool zero_one;
-  float bound;         // of the straight-through gradient of x
-  float weight_bound;  // and of the proxies
-  bool identity;       // x is the shortcut
-  bool batch_stats;    // normalise with the batch's statistics, not the running ones
+  float bound;          // of the straight-through gradient of x
+  float weight_bound;   // and of the proxies
+  bool identity;        // x is the shortcut
+  bool batch_stats;     // normalise with the batch's statistics, not the running ones
+  bool byte_gradients;  // of the convolution: rounded to bytes (kernels/conv_grad/conv_grad.h)
   double eps, momentum;
   const float *weight, *tail, *factor, *gamma, *beta, *left, *right;
   Isa isa;

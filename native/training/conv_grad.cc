@@ -2,12 +2,13 @@
 //
 // Images go through in slices, and within a slice the image is the fastest index: a position (y, x) is a run of n
 // neighbours. So a row of positions is one run of x * n, whatever the size of the image; a tap shifts it by whole
-// positions; and neighbours of the depth, which bf16 takes by pairs, never fall on different sides of a border.
+// positions; and neighbours of the depth that share a dword never fall on different sides of a border.
 #include "training/conv_grad.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -25,6 +26,7 @@ constexpr std::size_t PART_BYTES = 1 << 19;  // of gy, for the channels that tas
 constexpr int BLOCK_PANELS = 4;              // of the input gradient, whose sums wait to go into gx together
 constexpr int BLOCK_ROWS = 224;              // and of so many positions: a multiple of the kernels' tiles, 14 and 32
 constexpr int TASKS_PER_THREAD = 4;
+constexpr float SMALLEST_GRADIENT = 1e-30F;  // that bytes know
 
 template <typename T>
 T divide_up(T a, T b) {
@@ -64,11 +66,13 @@ class Scratch {
 thread_local Scratch scratch;       // of a caller
 thread_local Scratch task_scratch;  // of whoever runs a task
 
-// Elements of either kind, addressed by number.
+std::size_t bytes_of(const GradKernels& kernels) { return sizeof(float) / kernels.packed; }
+
+// Elements of any kind, addressed by number.
 class Elements {
  public:
   Elements(const GradKernels& kernels, std::size_t count)
-      : bytes_(kernels.pairs ? 2 : sizeof(float)), data_(static_cast<char*>(scratch.take(count * bytes_))) {}
+      : bytes_(bytes_of(kernels)), data_(static_cast<char*>(scratch.take(count * bytes_))) {}
   void* at(std::size_t index) const { return data_ + index * bytes_; }
   void zero(std::size_t index, std::size_t count) const {
     std::fill_n(data_ + index * bytes_, count * bytes_, char{0});
@@ -82,9 +86,35 @@ class Elements {
 
 // Rows a large power of two apart fall into the same few lines of the first-level cache: one line more in between.
 std::size_t row_stride(const GradKernels& kernels, int depth) {
-  const std::size_t bytes = kernels.pairs ? 2 : sizeof(float), stride = static_cast<std::size_t>(depth);
+  const std::size_t bytes = bytes_of(kernels), stride = static_cast<std::size_t>(depth);
   return stride * bytes % 1024 == 0 ? stride + CACHE_LINE / bytes : stride;
 }
+
+// A left operand: rows, and for bytes the sum of each.
+class Left {
+ public:
+  Left(const GradKernels& kernels, std::size_t rows, int depth)
+      : depth_(depth), stride_(row_stride(kernels, depth)), elements_(kernels, (rows + GRAD_ROWS) * stride_) {
+    if (kernels.packed == 4) sums_ = static_cast<std::int32_t*>(scratch.take(rows * sizeof(std::int32_t)));
+  }
+  GradRows rows(std::size_t row, const float* rates) const {
+    return {elements_.at(row * stride_), stride_, depth_, rates, sums(row)};
+  }
+  void zero(std::size_t row, std::size_t count) const {
+    elements_.zero(row * stride_, count * stride_);
+    if (sums_ != nullptr) std::fill_n(sums(row), count, 0);
+  }
+  const void* at(std::size_t row) const { return elements_.at(row * stride_); }
+  std::int32_t* sums(std::size_t row) const { return sums_ == nullptr ? nullptr : sums_ + row; }
+  std::size_t stride() const { return stride_; }
+  std::size_t row_bytes() const { return stride_ * elements_.bytes(); }
+
+ private:
+  int depth_;
+  std::size_t stride_;
+  Elements elements_;
+  std::int32_t* sums_ = nullptr;
+};
 
 struct Group {
   int first_in, in, first_out, out;
@@ -108,9 +138,64 @@ std::vector<Group> groups_of(const ConvShape& s, const float* weight, const floa
   return groups;
 }
 
+// What bytes are rounded by, found slice by slice: the steps in a unit and the size of a step, for each image (a row of
+// the input gradient's left operand is one) and for each channel (a row of the weight gradient's).
+class Steps {
+ public:
+  Steps(const ConvShape& shape, const GradKernels& kernels) : s(shape), find_largest_(kernels.find_largest) {}
+
+  void find(const float* gy, int images, Team& team) {
+    if (find_largest_ == nullptr) return;
+    const std::size_t outs = s.out;
+    const int bands = std::min(s.oh(), divide_up(16, images)), band = divide_up(s.oh(), bands);
+    largest_.resize(images * bands * outs);
+    team.run(images * bands, [&](int task) {
+      const int first = std::min(s.oh(), task % bands * band), rows = std::min(band, s.oh() - first);
+      const std::size_t position = (static_cast<std::size_t>(task / bands) * s.oh() + first) * s.ow();
+      find_largest_(gy + position * outs, static_cast<std::size_t>(rows) * s.ow(), s.out, &largest_[task * outs]);
+    });
+    std::vector<std::uint32_t> of_images(images), of_channels(outs);
+    for (std::size_t k = 0; k < largest_.size(); ++k) {
+      std::uint32_t &image = of_images[k / outs / bands], &channel = of_channels[k % outs];
+      image = std::max(image, largest_[k]);
+      channel = std::max(channel, largest_[k]);
+    }
+    images_.set(BLOCK_ROWS, of_images);
+    channels_.set(outs, of_channels);
+  }
+
+  const float* image_rates() const { return images_.rates.data(); }
+  const float* image_sizes() const { return images_.sizes.data(); }  // [BLOCK_ROWS], of all images again and again
+  const float* channel_rates(int first) const { return channels_.rates.data() + first; }
+  const float* channel_sizes(int first) const { return channels_.sizes.data() + first; }
+
+ private:
+  struct OfRows {
+    // From the bits of largest magnitudes. What is not finite leaves nothing finite; what is next to nothing is 0.
+    void set(std::size_t rows, const std::vector<std::uint32_t>& magnitudes) {
+      rates.resize(rows);
+      sizes.resize(rows);
+      for (std::size_t row = 0; row < rows; ++row) {
+        float largest;
+        std::memcpy(&largest, &magnitudes[row % magnitudes.size()], sizeof largest);
+        const bool counts = largest > SMALLEST_GRADIENT && std::isfinite(largest);
+        rates[row] = counts ? GRAD_STEPS / largest : 0.0F;
+        sizes[row] = counts ? largest / GRAD_STEPS : largest * 0.0F;
+      }
+    }
+    std::vector<float> rates, sizes;
+  };
+
+  const ConvShape s;
+  void (*find_largest_)(const float*, std::size_t, int, std::uint32_t*);
+  std::vector<std::uint32_t> largest_;
+  OfRows images_, channels_;
+};
+
 struct Slice {
   int first, images;
   const float* gy;  // of its first image
+  const Steps& steps;
 };
 
 // One gradient of one group. A slice is packed row by row, then multiplied by numbered tasks, in one round or more;
@@ -151,9 +236,8 @@ class InputGradient : public Gradient {
         gx_(gx),
         depth_(static_cast<int>(round_up(static_cast<std::size_t>(group.out), kernels.depth_step))),
         panels_(divide_up(group.in, GRAD_LANES)),
-        stride_(row_stride(kernels, depth_)),
         columns_(find_columns()),
-        left_(kernels, (static_cast<std::size_t>(s.oh()) * columns_ * slice + GRAD_ROWS) * stride_),
+        left_(kernels, static_cast<std::size_t>(s.oh()) * columns_ * slice, depth_),
         right_(kernels, panels_ * panel_size()) {}
 
   void pack_weights(int panel) const {
@@ -167,12 +251,12 @@ class InputGradient : public Gradient {
   void pack(const Slice& slice, int y) override {
     const int oh = s.oh(), ow = s.ow();
     if (y >= oh) return;
-    const std::size_t column = slice.images * stride_, row = y * columns_ * column;
+    const std::size_t column = slice.images, row = y * columns_ * column;
     left_.zero(row, -first_column_ * column);
     for (int x = 0; x < ow; ++x) {
       kernels_.pack_rows(slice.gy + (static_cast<std::size_t>(y) * ow + x) * s.out + group_.first_out,
                          static_cast<std::size_t>(oh) * ow * s.out, slice.images, group_.out,
-                         left_.at(row + (x - first_column_) * column), stride_, depth_);
+                         left_.rows(row + (x - first_column_) * column, slice.steps.image_rates()));
     }
     left_.zero(row + (ow - first_column_) * column, (columns_ + first_column_ - ow) * column);
   }
@@ -183,23 +267,24 @@ class InputGradient : public Gradient {
   void run(const Slice& slice, int, int task) override {
     const int phase = task % phases(), y = task / phases() % s.h, panel = task / phases() / s.h * BLOCK_PANELS;
     const int ns = slice.images, words = divide_up(s.in, 64);
-    std::vector<std::size_t> left_at, right_at;
+    std::vector<std::size_t> left_row, right_at;
     for (const Tap& ty : taps_of(y, s.kh, s.sh, s.ph)) {
       const int row = ty.shift + y / s.sh;
       if (row < 0 || row >= s.oh()) continue;
       for (const Tap& tx : taps_of(phase, s.kw, s.sw, s.pw)) {
-        left_at.push_back((static_cast<std::size_t>(row) * columns_ + tx.shift - first_column_) * ns * stride_);
+        left_row.push_back((static_cast<std::size_t>(row) * columns_ + tx.shift - first_column_) * ns);
         right_at.push_back((ty.k * s.kw + tx.k) * tap_size());
       }
     }
-    if (left_at.empty()) return;
+    if (left_row.empty()) return;
 
     GradProduct product = {};
-    product.left_at = left_at.data();
+    product.left_row = left_row.data();
     product.right_at = right_at.data();
-    product.left_stride = stride_;
-    product.segments = static_cast<int>(left_at.size());
+    product.left_stride = left_.stride();
+    product.segments = static_cast<int>(left_row.size());
     product.depth = depth_;
+    product.steps = slice.steps.image_sizes();
 
     const int first_channel = group_.first_in + panel * GRAD_LANES;
     GradScatter scatter = {};
@@ -220,7 +305,8 @@ class InputGradient : public Gradient {
     for (int x = 0; x < xs; x += block) {
       scatter.xs = std::min(block, xs - x);
       product.rows = scatter.xs * ns;
-      product.left = left_.at(static_cast<std::size_t>(x) * ns * stride_);
+      product.left = left_.at(static_cast<std::size_t>(x) * ns);
+      product.left_sums = left_.sums(static_cast<std::size_t>(x) * ns);
       for (int c = 0; c < scatter.channels; c += GRAD_LANES) {
         product.right = right_.at((panel + c / GRAD_LANES) * panel_size());
         product.lanes = std::min(GRAD_LANES, scatter.channels - c);
@@ -258,9 +344,9 @@ class InputGradient : public Gradient {
   const std::uint64_t* inside_;
   float* gx_;
   int depth_, panels_;
-  std::size_t stride_;
   int first_column_ = 0, columns_;
-  Elements left_, right_;
+  Left left_;
+  Elements right_;
 };
 
 // Left: gy as [y][out channel][column][n]. Right: codes as [panel][y][phase][column][n][32], where columns one stride
@@ -277,17 +363,16 @@ class WeightGradient : public Gradient {
         slice_(slice),
         panels_(divide_up(group.in, GRAD_LANES)),
         depth_(static_cast<int>(round_up(static_cast<std::size_t>(s.ow()) * slice, kernels.depth_step))),
-        stride_(row_stride(kernels, depth_)),
         phases_(std::min(s.sw, s.kw)),
         columns_(s.ow() + (s.kw - 1) / s.sw),
-        left_(kernels, s.oh() * row_size() + GRAD_ROWS * stride_),
+        left_(kernels, static_cast<std::size_t>(s.oh()) * group.out, depth_),
         right_(kernels, panels_ * panel_size() + slack()),
         sums_(static_cast<float*>(scratch.take(panels_ * taps() * tap_size() * sizeof(float)))),
         rounds_(divide_up(s.oh() * depth_, 2 * SLICE_POSITIONS)),
         band_(divide_up(s.oh(), rounds_)) {
     right_.zero(panels_ * panel_size(), slack());
     const int parts = std::max(divide_up(TASKS_PER_THREAD * threads, panels_ * taps()),
-                               static_cast<int>(divide_up(band_ * row_size() * left_.bytes(), PART_BYTES)));
+                               static_cast<int>(divide_up(band_ * group.out * left_.row_bytes(), PART_BYTES)));
     part_rows_ = static_cast<int>(round_up(static_cast<std::size_t>(divide_up(group.out, parts)), GRAD_ROWS));
   }
 
@@ -302,20 +387,22 @@ class WeightGradient : public Gradient {
   void run(const Slice& slice, int round, int task) override {
     const int tap = task % taps(), panel = task / taps() % panels_, first = task / taps() / panels_ * part_rows_;
     const int ky = tap / s.kw, kx = tap % s.kw;
-    std::vector<std::size_t> left_at, right_at;
+    std::vector<std::size_t> left_row, right_at;
     for (int oy = round * band_; oy < std::min(s.oh(), (round + 1) * band_); ++oy) {
       const int y = oy * s.sh + ky - s.ph;
       if (y < 0 || y >= s.h) continue;
-      left_at.push_back(oy * row_size() + first * stride_);
+      left_row.push_back(static_cast<std::size_t>(oy) * group_.out + first);
       right_at.push_back((y * phases_ + kx % s.sw) * line_size() + kx / s.sw * column_size());
     }
     GradProduct product = {};
     product.left = left_.at(0);
     product.right = right_.at(panel * panel_size());
-    product.left_at = left_at.data();
+    product.left_row = left_row.data();
     product.right_at = right_at.data();
-    product.left_stride = stride_;
-    product.segments = static_cast<int>(left_at.size());
+    product.left_stride = left_.stride();
+    product.left_sums = left_.sums(0);
+    product.steps = slice.steps.channel_sizes(group_.first_out + first);
+    product.segments = static_cast<int>(left_row.size());
     product.depth = depth_;
     product.rows = std::min(part_rows_, group_.out - first);
     product.lanes = std::min(GRAD_LANES, group_.in - panel * GRAD_LANES);
@@ -363,7 +450,9 @@ class WeightGradient : public Gradient {
         from[x * slice_ + n] = slice.gy + ((static_cast<std::size_t>(n) * oh + y) * ow + x) * s.out + group_.first_out;
       }
     }
-    kernels_.pack_columns(from.data(), ow * slice_, group_.out, left_.at(y * row_size()), stride_, depth_);
+    kernels_.pack_columns(
+        from.data(), ow * slice_, group_.out,
+        left_.rows(static_cast<std::size_t>(y) * group_.out, slice.steps.channel_rates(group_.first_out)));
   }
 
   void pack_codes(const Slice& slice, int y) {
@@ -387,7 +476,6 @@ class WeightGradient : public Gradient {
 
   int taps() const { return s.kh * s.kw; }
   std::size_t tap_size() const { return round_up(group_.out, GRAD_ROWS) * GRAD_LANES; }
-  std::size_t row_size() const { return group_.out * stride_; }
   std::size_t column_size() const { return static_cast<std::size_t>(slice_) * GRAD_LANES; }
   std::size_t line_size() const { return columns_ * column_size(); }
   std::size_t panel_size() const { return s.h * phases_ * line_size(); }
@@ -401,16 +489,16 @@ class WeightGradient : public Gradient {
   const std::uint64_t* codes_;
   bool zero_one_;
   int slice_, panels_, depth_;
-  std::size_t stride_;
   int phases_, columns_;
-  Elements left_, right_;
+  Left left_;
+  Elements right_;
   float* sums_;  // [panel][tap][out][32]
   int rounds_, band_, part_rows_;
 };
 
-// Images of a slice: even where elements are pairs, and such that a row needs no rounding up if that takes few more.
+// Images of a slice: whole dwords of them, and such that a row needs no rounding up if that takes few more.
 int slice_of(const ConvShape& s, const GradKernels& kernels) {
-  const int step = kernels.pairs ? 2 : 1;
+  const int step = kernels.packed;
   const int most = std::max(1, std::min(BLOCK_ROWS, SLICE_POSITIONS / (s.oh() * s.ow())));
   const int least = static_cast<int>(round_up(static_cast<std::size_t>(divide_up(s.n, divide_up(s.n, most))), step));
   for (int slice = least; slice <= std::min({s.n, 2 * least, BLOCK_ROWS}); slice += step) {
@@ -470,9 +558,11 @@ void gradients(const ConvShape& s, const GradSource& gy, const float* weight, co
 
   int rounds = 0;
   for (const Gradient* one : all) rounds = std::max(rounds, one->rounds());
+  Steps steps(s, kernels);
   for (int first = 0; first < s.n; first += size) {
-    Slice slice = {first, std::min(size, s.n - first), nullptr};
+    Slice slice = {first, std::min(size, s.n - first), nullptr, steps};
     slice.gy = gy(first, slice.images);
+    steps.find(slice.gy, slice.images, team);
     team.run(std::max(s.oh(), s.h), [&](int y) {
       for (Gradient* one : all) one->pack(slice, y);
     });

@@ -38,7 +38,11 @@ const GradKernels& kernels_named(const std::string& name) {
 }  // namespace
 
 void bind_conv_grad(nb::module_ m) {
-  m.def("grad_kernels", &grad_kernel_names, "Names of the kernels that run here, best first; an ISA each.");
+  m.def("grad_kernels", &grad_kernel_names,
+        "Names of the kernels that run here, best first: an ISA each; then those for tests and those of bytes.");
+  m.def(
+      "has_byte_kernels", [] { return byte_grad_kernels_for(isa_in_use()).isa != Isa::portable; },
+      "Whether gradients in bytes have kernels of their own here.");
   m.def(
       "grad_input",
       [](const std::string& isa, const Sizes& shape, Address gy, Address weight, Address tail, Address inside,

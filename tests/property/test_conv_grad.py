@@ -2,7 +2,8 @@
 
 Codes and signs are exact in every kernel, so what differs is the rounding of gy and of the sums. bf16 keeps 8 bits of a
 value: rounding to nearest is off by at most 2**-9 of it, and so is a sum of such terms by 2**-9 of the sum of their
-magnitudes; the bound leaves as much again for sums in float.
+magnitudes; the bound leaves as much again for sums in float. Bytes are off by less than a step, 1/126.9 of the largest
+gradient of the image (towards x) or of the channel (towards the weights).
 """
 
 from dataclasses import dataclass
@@ -18,10 +19,13 @@ from ftbnn.nn.bconv import split_groups
 
 ISAS = _native.training.grad_kernels()
 BF16 = {"avx512bf16", "amx", "amx emulated"}
+BYTES = {"avx512vnni", "portable bytes"}
+STEPS = 126.9
 FLOAT_ERROR, BF16_ERROR = 1e-4, 2.0**-8
 BOUND = 1.2
 
 every_isa = pytest.mark.parametrize("isa", ISAS)
+every_bytes = pytest.mark.parametrize("isa", sorted(BYTES.intersection(ISAS)))
 thorough = settings(max_examples=60, deadline=None)
 
 
@@ -126,10 +130,10 @@ class Case:
         )  # fmt: skip
         return gx, grads
 
-    def expected(self, *, magnitudes: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+    def expected(self, *, magnitudes: bool, gy: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
         codes = self.bits if self.conv.zero_one else 2 * self.bits - 1
         x = torch.tensor(codes, dtype=torch.float64).permute(0, 3, 1, 2)
-        gy = torch.tensor(self.gy, dtype=torch.float64).permute(0, 3, 1, 2)
+        gy = torch.tensor(self.gy if gy is None else gy, dtype=torch.float64).permute(0, 3, 1, 2)
         signs = [torch.tensor(np.where(weight > 0, 1.0, -1.0)) for weight in self.weights]
         if magnitudes:
             x, gy, signs = x.abs(), gy.abs(), [sign.abs() for sign in signs]
@@ -141,18 +145,31 @@ class Case:
             gws.append(torch.nn.grad.conv2d_weight(inputs, sign.shape, outputs, *options).numpy())
         return gx.permute(0, 2, 3, 1).numpy(), gws
 
+    def errors(self, isa: str) -> tuple[np.ndarray, list[np.ndarray]]:
+        """How far off each gradient may be."""
+        if isa not in BYTES:
+            gx, gws = self.expected(magnitudes=True)
+            error = BF16_ERROR if isa in BF16 else FLOAT_ERROR
+            return error * gx, [error * gw for gw in gws]
+        sizes, margin = np.abs(self.gy).astype(np.float64), 1 + FLOAT_ERROR
+        of_images = np.broadcast_to(sizes.max(axis=(1, 2, 3), keepdims=True), sizes.shape)
+        of_channels = np.broadcast_to(sizes.max(axis=(0, 1, 2), keepdims=True), sizes.shape)
+        return (
+            self.expected(magnitudes=True, gy=of_images / STEPS * margin)[0],
+            self.expected(magnitudes=True, gy=of_channels / STEPS * margin)[1],
+        )
+
     def check(self, isa: str) -> None:
-        error = BF16_ERROR if isa in BF16 else FLOAT_ERROR
         gx, gws = self.expected(magnitudes=False)
-        gx_size, gw_sizes = self.expected(magnitudes=True)
+        gx_error, gw_errors = self.errors(isa)
         got = self.grad_input(isa)
         assert np.array_equal(got[self.bits == 0], self.gx[self.bits == 0])
         expected = np.where(self.bits, self.gx + gx, self.gx)
-        assert np.all(np.abs(got - expected) <= error * gx_size + 2.0**-22 * np.abs(self.gx))
-        for got, weight, gw, size in zip(self.grad_weight(isa), self.weights, gws, gw_sizes, strict=True):
+        assert np.all(np.abs(got - expected) <= gx_error + 2.0**-22 * np.abs(self.gx))
+        for got, weight, gw, error in zip(self.grad_weight(isa), self.weights, gws, gw_errors, strict=True):
             passes = np.abs(weight) <= np.float32(BOUND)
             assert np.all(got[~passes] == 0)
-            assert np.all((np.abs(got - gw) <= error * size)[passes])
+            assert np.all((np.abs(got - gw) <= error)[passes])
 
 
 @every_isa
@@ -194,3 +211,76 @@ def test_bf16_is_what_the_bound_is_for(isa):
     case.gy = exact.view(np.float32)
     gx, _ = case.expected(magnitudes=False)
     assert np.abs(case.grad_input(isa) - np.where(case.bits, case.gx + gx, case.gx)).max() < 1e-4
+
+
+@pytest.mark.parametrize("isa", sorted((BYTES - {"portable bytes"}).intersection(ISAS)))
+@thorough
+@given(convs())
+@example(Conv(128, 4, 4, 96, 70))
+@example(Conv(3, 40, 40, 20, 33, threads=2))
+@example(Conv(4, 8, 8, 130, 65, groups=4, zero_one=True))
+def test_bytes_are_the_references_to_the_last_bit(isa, conv):
+    case = Case(conv)
+    assert np.array_equal(case.grad_input(isa), case.grad_input("portable bytes"))
+    pairs = zip(case.grad_weight(isa), case.grad_weight("portable bytes"), strict=True)
+    assert all(np.array_equal(*pair) for pair in pairs)
+
+
+def as_bytes(gy: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """What native/kernels/conv_grad/rounding.h makes of gradients, in their own unit."""
+    chance = ((gy.view(np.uint32).astype(np.uint64) * 0x9E3779B1 & 0xFFFFFFFF) >> 16) / 2.0**16
+    largest = largest.astype(np.float32)
+    steps = np.floor(gy * (np.float32(STEPS) / largest) + chance.astype(np.float32))
+    return steps.astype(np.float64) * (largest / np.float32(STEPS))
+
+
+@every_bytes
+def test_bytes_are_rounded_as_the_contract_says(isa):
+    case = Case(Conv(5, 9, 7, 40, 24))
+    gy, signs = as_bytes(case.gy, np.abs(case.gy).max(axis=(1, 2, 3), keepdims=True)), case.bits != 0
+    gx, _ = case.expected(magnitudes=False, gy=gy)
+    assert np.abs(case.grad_input(isa) - case.gx - np.where(signs, gx, 0)).max() < 1e-4
+    gy = as_bytes(case.gy, np.abs(case.gy).max(axis=(0, 1, 2), keepdims=True))  # one slice
+    _, gws = case.expected(magnitudes=False, gy=gy)
+    passes = np.abs(case.weights[0]) <= np.float32(BOUND)
+    assert np.abs(case.grad_weight(isa)[0] - np.where(passes, gws[0], 0)).max() < 1e-3
+
+
+@every_bytes
+def test_bytes_are_right_on_average(isa):
+    """A sum over many has the error of chance, not of rounding all of them the same way."""
+    case = Case(Conv(16, 16, 16, 8, 8))
+    case.gy = 0.003 + 0.001 * case.gy  # well below half a step
+    case.gy[:, 0, 0, :] = 1.0
+    case.weights[0][:] = 0.5
+    _, gws = case.expected(magnitudes=False)
+    step, count = 1 / STEPS, 16 * 16 * 16
+    assert np.abs(case.grad_weight(isa)[0] - gws[0]).max() < 5 * step / 2 * count**0.5
+
+
+@every_bytes
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_a_number_stays_visible_in_bytes(isa, bad):
+    case = Case(Conv(3, 5, 5, 8, 8))
+    case.bits[:] = 1
+    case.gy[1, 2, 2, 3] = bad
+    gx = case.grad_input(isa)
+    assert np.isnan(gx[1]).any()
+    assert np.isfinite(gx[[0, 2]]).all()
+    gw = case.grad_weight(isa)[0]
+    assert np.isnan(gw[3]).any()
+    assert np.isfinite(np.delete(gw, 3, axis=0)).all()
+
+
+@every_bytes
+@pytest.mark.parametrize("size", [0.0, 1e-45, 1e-38, 1e-20, 1e20, 1e36])
+def test_bytes_of_any_size(isa, size):
+    case = Case(Conv(3, 5, 5, 8, 8))
+    case.gx[:] = 0
+    case.gy *= np.float32(size)
+    gx, gws = case.expected(magnitudes=False)
+    gx_error, gw_errors = case.errors(isa)
+    nothing = 1e-27  # below 1e-30 an element counts as 0
+    assert np.all(np.abs(case.grad_input(isa) - gx * case.bits) <= gx_error + nothing)
+    passes = np.abs(case.weights[0]) <= np.float32(BOUND)
+    assert np.all(np.abs(case.grad_weight(isa)[0] - gws[0] * passes) <= gw_errors[0] + nothing)

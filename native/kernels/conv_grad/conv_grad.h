@@ -1,10 +1,15 @@
 // What the gradients of a binary convolution are made of: one matrix product, and the ways its operands come to lie.
 //
-// An operand is left, [row][depth], or right, [depth][32 lanes]. Its elements are floats, or bf16 where `pairs` is set;
-// then two neighbours of the depth stand together in the right operand: [depth / 2][32 lanes][2]. So element (k, lane)
-// of a right operand is k * 32 + lane, or (k / 2 * 32 + lane) * 2 + k % 2, and a depth k that is a multiple of
-// `depth_step` starts at k * 32. Right operands start on cache lines. The binary operand is always the right one: its
-// -1, 0 and +1 are exact, and only gradients are rounded (to nearest, ties to even).
+// An operand is left, [row][depth], or right, [depth][32 lanes]. Its elements are floats, bf16 or bytes, 1, 2 or 4 to a
+// dword (`packed`), and those of a dword are neighbours of the depth, in the right operand too:
+// [depth / packed][32 lanes][packed]. So element (k, lane) of a right operand is (k / packed * 32 + lane) * packed +
+// k % packed, and a depth k that is a multiple of `depth_step` starts at k * 32. Right operands start on cache lines.
+// The binary operand is always the right one: its -1, 0 and +1 are exact, and only gradients are rounded.
+//
+// bf16 rounds to nearest, ties to even. Bytes count steps, -127 to 127 of them, of a size that each row of the left
+// operand has for itself, and are rounded up or down by a chance that makes them right on average; chance is the
+// value's own bits, well mixed, so equal gradients give equal bytes. The right operand holds code + 1 then, for the
+// instruction wants it unsigned, and a product takes the sum of the row off again; sums are whole numbers, and exact.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +25,32 @@ constexpr int GRAD_LANES = 32;
 constexpr int GRAD_TAPS = 128;  // of a kernel at most
 constexpr int GRAD_ROWS = 16;   // left and out need memory up to such a multiple of rows, whatever stands there
 
+// What bytes are rounded with: so many steps are the largest magnitude, a little less than 127.
+constexpr float GRAD_STEPS = 126.9F;
+
+// Rows of a left operand, and where they come to lie.
+struct GradRows {
+  void* at;
+  std::size_t stride;  // elements from one row to the next
+  int depth;
+  const float* rates;  // of bytes: [rows], steps in a unit
+  std::int32_t* sums;  // of bytes: [rows], gets the sum of each
+};
+
 // out[r][l] = (adds ? out[r][l] : 0) + sum over s < segments, k < depth of left[s][r][k] * right[s][k][l]
 struct GradProduct {
   const void *left, *right;
-  const std::size_t *left_at, *right_at;  // [segments], where each starts, in elements
-  std::size_t left_stride;                // elements from one row to the next
+  const std::size_t* left_row;  // [segments], where each starts: at this row of left,
+  const std::size_t* right_at;  // at this element of right
+  std::size_t left_stride;      // elements from one row to the next
   int segments;
   int depth;  // of each segment, a multiple of depth_step
   int rows;
   int lanes;   // 1 to 32; the other lanes of right are finite, and of out anything
   float* out;  // [rows][32], on a cache line
   bool adds;
+  const float* steps;             // of bytes: [rows], what a step is worth
+  const std::int32_t* left_sums;  // of bytes: the sum of each row of left
 };
 
 // Rows of products go where they belong: gx[c] += sums[c] where the bit is 1. Row x * ns + n is position (x, n), and
@@ -48,16 +68,17 @@ struct GradScatter {
 
 struct GradKernels {
   Isa isa;
-  bool pairs;      // elements are bf16
+  int packed;      // elements of a dword: floats, bf16 or bytes
   int depth_step;  // depths are multiples of this
 
+  // Of bytes only: largest[c] = the bits of the largest |from[p * channels + c]|, p < count.
+  void (*find_largest)(const float* from, std::size_t count, int channels, std::uint32_t* largest);
   // Left operand, rows are positions: to[p][c] = from[p * from_stride + c], and 0 where channels <= c < depth.
-  void (*pack_rows)(const float* from, std::size_t from_stride, int count, int channels, void* to,
-                    std::size_t to_stride, int depth);
+  void (*pack_rows)(const float* from, std::size_t from_stride, int count, int channels, const GradRows& to);
   // Left operand, rows are channels: to[c][k] = from[k][c], and 0 where from[k] is null or count <= k < depth.
-  void (*pack_columns)(const float* const* from, int count, int channels, void* to, std::size_t to_stride, int depth);
+  void (*pack_columns)(const float* const* from, int count, int channels, const GradRows& to);
   // Right operand: row k holds the codes of from[k]'s bits `first` and up, and 0 where from[k] is null.
-  // No word past from[k][words - 1] is read; count is even where elements are pairs.
+  // No word past from[k][words - 1] is read; count is a multiple of `packed`.
   void (*pack_codes)(const std::uint64_t* const* from, int count, int first, int words, bool zero_one, void* to);
   // Right operands, one for each tap, tap_stride elements apart: row o, lane c is the sign of
   // proxies[o * row + c * taps + tap]; rows past `outs` are 0 up to depth, lanes past `lanes` finite.
@@ -73,10 +94,12 @@ struct GradKernels {
   double (*roof)(int steps);
 };
 
-// The best kernels that a CPU with this ISA can run.
+// The best kernels that a CPU with this ISA can run, and the best that count in bytes.
 const GradKernels& grad_kernels_for(Isa isa);
+const GradKernels& byte_grad_kernels_for(Isa isa);
 
-// What runs on this CPU, best first: an ISA's name, or "amx emulated" for tests of those kernels elsewhere.
+// What runs on this CPU, best first: an ISA's name, "amx emulated" for tests of those kernels elsewhere, then those
+// that count in bytes: "avx512vnni", and "portable bytes", their slow reference.
 std::vector<std::string> grad_kernel_names();
 const GradKernels* grad_kernels_named(const std::string& name);  // null if it is not one of them
 

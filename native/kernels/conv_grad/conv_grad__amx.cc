@@ -39,7 +39,7 @@ void block(const GradProduct& task, int row) {
     if (TwoRows && TwoColumns) Registers::template zero<3>();
   }
   for (int s = 0; s < task.segments; ++s) {
-    const char* left = static_cast<const char*>(task.left) + task.left_at[s] * 2 + row * stride;
+    const char* left = static_cast<const char*>(task.left) + (task.left_row[s] + row) * stride;
     const char* right = static_cast<const char*>(task.right) + task.right_at[s] * 2;
     for (int k = 0; k < task.depth; k += DEPTH, left += TILE_BYTES, right += TILE_ROWS * RIGHT_STRIDE) {
       Registers::template load<4>(left, stride);
@@ -89,8 +89,9 @@ double roof(int steps) {
 
 template <typename Registers>
 constexpr GradKernels kernels = {Isa::amx,
-                                 true,
+                                 2,
                                  DEPTH,
+                                 nullptr,
                                  bf16::pack_rows,
                                  bf16::pack_columns,
                                  bf16::pack_codes,

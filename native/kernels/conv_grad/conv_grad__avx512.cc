@@ -7,6 +7,8 @@ namespace {
 
 struct Math {
   typedef float Vector __attribute__((vector_size(64), may_alias));
+  typedef Vector Floats;
+  typedef FloatRow<Vector> Row;
   typedef float Dword;
   static constexpr int depth = 1;
   static void multiply_add(Vector& sum, float left, Vector right) { sum += left * right; }
@@ -15,8 +17,8 @@ struct Math {
 }  // namespace
 
 extern const GradKernels grad_kernels__avx512;
-const GradKernels grad_kernels__avx512 = {Isa::avx512,       false,      1,          pack_rows,
-                                          pack_columns,      pack_codes, pack_signs, nothing,
-                                          product<Math, 14>, nothing,    scatter,    roof<Math>};
+const GradKernels grad_kernels__avx512 = {Isa::avx512,  1,          1,          nullptr, pack_rows,
+                                          pack_columns, pack_codes, pack_signs, nothing, product<Math, 14>,
+                                          nothing,      scatter,    roof<Math>};
 
 }  // namespace ftbnn

@@ -9,6 +9,8 @@ namespace {
 
 struct Math {
   typedef __m512 Vector;
+  typedef __m512 Floats;
+  typedef FloatRow<Vector> Row;
   typedef int Dword;
   static constexpr int depth = 2;
   static void multiply_add(Vector& sum, int left, Vector right) {
@@ -20,8 +22,9 @@ struct Math {
 
 extern const GradKernels grad_kernels__avx512bf16;
 const GradKernels grad_kernels__avx512bf16 = {Isa::avx512bf16,
-                                              true,
                                               2,
+                                              2,
+                                              nullptr,
                                               bf16::pack_rows,
                                               bf16::pack_columns,
                                               bf16::pack_codes,

@@ -1,7 +1,8 @@
 // The product in vector registers: every ISA's file includes this and compiles it with its own flags.
 //
 // Math says what a lane is. Math::Vector holds sums, and as many dwords of the right operand; Math::Dword is one dword
-// of the left: a float, or a pair of bf16. Math::multiply_add takes one of each.
+// of the left: a float, two bf16 or four bytes. Math::multiply_add takes one of each. Math::Row makes the floats of a
+// row, Math::Floats at a time, of its sums.
 #pragma once
 
 #include "kernels/conv_grad/conv_grad.h"
@@ -22,6 +23,13 @@ inline void keep(Vector& value) {
 #endif
 }
 
+// Sums that are floats already.
+template <typename Vector>
+struct FloatRow {
+  FloatRow(const GradProduct&, int) {}
+  Vector operator()(Vector sums) const { return sums; }
+};
+
 // A tile is Rows x Columns vectors of sums.
 template <typename Math, int Rows, int Columns>
 void product_tile(const GradProduct& task, int row, int lane) {
@@ -31,7 +39,7 @@ void product_tile(const GradProduct& task, int row, int lane) {
   const int depth = task.depth / Math::depth;
   Vector sums[Rows][Columns] = {};
   for (int s = 0; s < task.segments; ++s) {
-    const Dword* left = static_cast<const Dword*>(task.left) + task.left_at[s] / Math::depth + row * stride;
+    const Dword* left = static_cast<const Dword*>(task.left) + (task.left_row[s] + row) * stride;
     const Dword* right = static_cast<const Dword*>(task.right) + task.right_at[s] / Math::depth + lane;
     for (int k = 0; k < depth; ++k, right += GRAD_LANES) {
       Vector factors[Columns];
@@ -46,9 +54,11 @@ void product_tile(const GradProduct& task, int row, int lane) {
   }
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r) {
-    Vector* out = reinterpret_cast<Vector*>(task.out + static_cast<std::size_t>(row + r) * GRAD_LANES + lane);
+    auto* out =
+        reinterpret_cast<typename Math::Floats*>(task.out + static_cast<std::size_t>(row + r) * GRAD_LANES + lane);
+    const typename Math::Row floats(task, row + r);
 #pragma GCC unroll 2
-    for (int c = 0; c < Columns; ++c) out[c] = task.adds ? out[c] + sums[r][c] : sums[r][c];
+    for (int c = 0; c < Columns; ++c) out[c] = task.adds ? out[c] + floats(sums[r][c]) : floats(sums[r][c]);
   }
 }
 

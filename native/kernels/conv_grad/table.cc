@@ -9,6 +9,8 @@ extern const GradKernels grad_kernels__avx512bf16;
 extern const GradKernels grad_kernels__avx512;
 extern const GradKernels grad_kernels__avx2;
 extern const GradKernels grad_kernels__portable;
+extern const GradKernels grad_kernels__avx512vnni;
+extern const GradKernels grad_kernels__portable_bytes;
 
 namespace {
 
@@ -20,12 +22,14 @@ constexpr const GradKernels* table[] = {
     &grad_kernels__portable,
 };
 
-constexpr const char* EMULATED = "amx emulated";
+constexpr const char *EMULATED = "amx emulated", *VNNI = "avx512vnni", *BYTES = "portable bytes";
 
 bool has(Isa isa) { return std::find(cpu().isas.begin(), cpu().isas.end(), isa) != cpu().isas.end(); }
 
 // AMX may come without bf16, in tiles or in vectors.
 bool runs(Isa isa) { return has(isa) && (isa != Isa::amx || (cpu().amx_bf16 && has(Isa::avx512bf16))); }
+
+bool has_vnni() { return has(Isa::avx512) && cpu().avx512_vnni; }
 
 }  // namespace
 
@@ -35,6 +39,14 @@ const GradKernels& grad_kernels_for(Isa isa) {
   return **found;
 }
 
+const GradKernels& byte_grad_kernels_for(Isa isa) {
+#if defined(__x86_64__)
+  if (isa >= Isa::avx512 && has_vnni()) return grad_kernels__avx512vnni;
+#endif
+  static_cast<void>(isa);
+  return grad_kernels__portable_bytes;
+}
+
 std::vector<std::string> grad_kernel_names() {
   std::vector<std::string> names;
   for (const GradKernels* kernels : table) {
@@ -42,14 +54,18 @@ std::vector<std::string> grad_kernel_names() {
   }
 #if defined(__x86_64__)
   if (has(Isa::avx512bf16)) names.emplace_back(EMULATED);
+  if (has_vnni()) names.emplace_back(VNNI);
 #endif
+  names.emplace_back(BYTES);
   return names;
 }
 
 const GradKernels* grad_kernels_named(const std::string& name) {
 #if defined(__x86_64__)
   if (name == EMULATED && has(Isa::avx512bf16)) return &grad_kernels__amx_emulated;
+  if (name == VNNI && has_vnni()) return &grad_kernels__avx512vnni;
 #endif
+  if (name == BYTES) return &grad_kernels__portable_bytes;
   for (const GradKernels* kernels : table) {
     if (runs(kernels->isa) && name == isa_name(kernels->isa)) return kernels;
   }

@@ -17,7 +17,7 @@ from ftbnn.errors import UserError
 from ftbnn.models import build, find
 from ftbnn.nn import set_backend
 
-FORMULATIONS = ("plain", "torch", "native")
+FORMULATIONS = ("plain", "torch", "native", "native8")
 WARM_UP = 2
 
 
@@ -41,12 +41,12 @@ class Case:
         if formulation == "plain":
             network = plain(network)
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if formulation == "native":
-            set_backend(network, "native")
+        if formulation in ("native", "native8"):
+            set_backend(network, formulation)
         images = torch.randn(self.batch, entry.in_channels, self.image_size, self.image_size)
         images = images.to(memory_format=torch.channels_last)
         labels = torch.randint(0, self.classes, (self.batch,))
-        fused = True if formulation == "native" else None  # as training/optim.py has it
+        fused = True if formulation.startswith("native") else None  # as training/optim.py has it
         optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=fused)
 
         def run() -> None:
@@ -85,7 +85,7 @@ def peak_mb(case: Case, formulation: str) -> float:
 
 
 def _isa(formulation: str) -> str:
-    return _native.isa_in_use() if formulation == "native" else torch.backends.cpu.get_cpu_capability().lower()
+    return _native.isa_in_use() if formulation.startswith("native") else torch.backends.cpu.get_cpu_capability().lower()
 
 
 def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
@@ -96,7 +96,8 @@ def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
         )
     _native.isa_in_use()  # a wrong FTBNN_ISA is said before anything is measured
     torch.set_num_threads(case.threads)
-    steps = {name: case.training(name)[1] for name in FORMULATIONS}
+    has_all = _native.training.has_byte_kernels()
+    steps = {name: case.training(name)[1] for name in FORMULATIONS if has_all or name != "native8"}
     times: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(WARM_UP + rounds):
         for name, step in steps.items():

@@ -1,4 +1,4 @@
-"""Do both backends learn the same? Some seeds each of one network, and the accuracies side by side.
+"""Do two backends learn the same? Some seeds each of one network, and the accuracies side by side.
 
     python -m ftbnn.experiments.backends ftbnn18 --data mnist --data-dir DIR --width 8 --epochs 3 --out report
 
@@ -16,14 +16,13 @@ from ftbnn.files import write_atomically
 from ftbnn.training.named import plan, train
 from ftbnn.training.record import read
 
-BACKENDS = ("torch", "native")
-
 
 def compare(
     model: str,
     data: str,
     out: Path,
     *,
+    backends: tuple[str, str] = ("torch", "native"),
     data_dir: Path | None = None,
     width: int | None = None,
     seeds: int = 3,
@@ -32,7 +31,7 @@ def compare(
     """Trains `seeds` runs with each backend; the last epochs' mean accuracies, their spread and their difference."""
     runs = []
     for seed in range(seeds):
-        for backend in BACKENDS:
+        for backend in backends:
             path = out / "runs" / f"{backend}-{seed}"
             job = plan(
                 model,
@@ -47,10 +46,10 @@ def compare(
             kept = ("val_top1", "val_loss", "train_loss", "images_per_s")
             run: dict[str, Any] = {key: [row[key] for row in rows] for key in kept}
             runs.append({"backend": backend, "seed": seed, **run})
-    ends = {name: [run["val_top1"][-1] for run in runs if run["backend"] == name] for name in BACKENDS}
-    difference = statistics.mean(ends["native"]) - statistics.mean(ends["torch"])
+    ends = {name: [run["val_top1"][-1] for run in runs if run["backend"] == name] for name in backends}
+    first, second = (statistics.mean(ends[name]) for name in backends)
     noise = max(statistics.stdev(values) for values in ends.values()) if seeds > 1 else None
-    environment = json.loads((out / "runs" / "native-0" / "run.json").read_text())["environment"]
+    environment = json.loads((out / "runs" / f"{backends[1]}-0" / "run.json").read_text())["environment"]
     report = {
         "model": model,
         "width": width,
@@ -58,7 +57,7 @@ def compare(
         "settings": settings or {},
         "environment": {key: value for key, value in environment.items() if key != "command"},  # it has paths
         "last_top1": ends,
-        "difference": difference,
+        "difference": second - first,
         "seed_noise": noise,  # the larger standard deviation of the two
         "runs": runs,
     }
@@ -70,12 +69,12 @@ def compare(
 def draw(report: dict[str, Any], path: Path) -> None:
     """Test accuracy over the epochs, a line per run."""
     with canvas(path, size=(6, 4)) as axes:
-        for number, backend in enumerate(BACKENDS):
+        for number, backend in enumerate(report["last_top1"]):
             for run in (run for run in report["runs"] if run["backend"] == backend):
                 epochs = range(1, len(run["val_top1"]) + 1)
                 label = backend if run["seed"] == 0 else None
                 axes.plot(epochs, run["val_top1"], color=f"C{number}", linestyle=("-", "--")[number], label=label)
-        axes.set(xlabel="epoch", ylabel="test top-1, %", title=f"{report['model']} on {report['data']}: both backends")
+        axes.set(xlabel="epoch", ylabel="test top-1, %", title=f"{report['model']} on {report['data']}: two backends")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend()
 
@@ -88,13 +87,16 @@ def main() -> None:
     parser.add_argument("--width", type=int)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--backends", default="torch,native", help="two names, the second minus the first is shown")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     settings = {"epochs": str(args.epochs)}
+    first, second = args.backends.split(",")
     report = compare(
         args.model,
         args.data,
         args.out,
+        backends=(first, second),
         data_dir=args.data_dir,
         width=args.width,
         seeds=args.seeds,
@@ -103,7 +105,7 @@ def main() -> None:
     for backend, values in report["last_top1"].items():
         print(f"{backend:<7} {', '.join(f'{value:.2f}' for value in values)} %")
     noise = "" if report["seed_noise"] is None else f", seed noise {report['seed_noise']:.2f}"
-    print(f"native - torch: {report['difference']:+.2f}{noise}")
+    print(f"{second} - {first}: {report['difference']:+.2f}{noise}")
 
 
 if __name__ == "__main__":

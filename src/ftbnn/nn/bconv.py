@@ -16,7 +16,7 @@ from ftbnn.errors import UserError
 from ftbnn.nn.sign import DEFAULT_BOUND, sign
 
 WeightMode = Literal["binary", "real"]
-Backend = Literal["torch", "native"]
+Backend = Literal["torch", "native", "native8"]
 Pair = int | tuple[int, int]
 
 INIT_GAIN = 2.0  # Xavier-normal, as in the paper's appendix

@@ -73,7 +73,7 @@ def fits(x: Tensor, layers: Layers) -> bool:
     conv = layers.conv
     return (
         isinstance(conv, BConv)  # somebody may have put another layer in its place
-        and conv.backend == "native"
+        and conv.backend != "torch"
         and type(x) in (Tensor, nn.Parameter)
         and x.dim() == 4
         and is_plain(x)
@@ -160,6 +160,7 @@ class _Block(torch.autograd.Function):
             weight_bound=conv.bound,
             identity=setting.is_identity,
             batch_stats=setting.batch_stats,
+            byte_gradients=conv.backend == "native8",
             eps=setting.eps,
             momentum=setting.momentum,
             parameters=tuple(address(p) for p in (*proxies, factor, gamma, beta, left, right)),

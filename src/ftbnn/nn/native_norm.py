@@ -31,7 +31,7 @@ MOST_TAPS = 256  # the place of a maximum is kept in 8 bits
 
 def normalise(x: Tensor, norm: nn.Module, then: nn.Module | None, backend: Backend) -> Tensor:
     """then(norm(x)), natively where that can be."""
-    if backend == "native" and is_map(x) and type(norm) is nn.BatchNorm2d and _can_fuse(x, norm, then):
+    if backend != "torch" and is_map(x) and type(norm) is nn.BatchNorm2d and _can_fuse(x, norm, then):
         return _run(x, norm, then)
     out: Tensor = norm(x)
     return out if then is None else then(out)

@@ -36,7 +36,7 @@ def shape_of(x: Tensor, pool: nn.AvgPool2d | nn.MaxPool2d) -> Shape | None:
 
 def average(x: Tensor, pool: nn.Module, backend: Backend) -> Tensor:
     """pool(x), natively where that can be."""
-    if backend == "native" and type(pool) is nn.AvgPool2d and not pool.divisor_override and not is_watched(pool):
+    if backend != "torch" and type(pool) is nn.AvgPool2d and not pool.divisor_override and not is_watched(pool):
         shape = shape_of(x, pool) if is_map(x) and not is_transformed() else None
         if shape is not None:
             share_threads()

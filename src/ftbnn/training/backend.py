@@ -24,8 +24,10 @@ def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before:
     if wanted == "auto":
         is_binary = any(isinstance(m, BConv) and m.mode == "binary" for m in network.modules())
         wanted = "native" if obstacle is None and is_binary and isa() in FASTER_WITH else "torch"
-    if wanted == "native" and obstacle is not None:
-        raise UserError(f"backend=native {obstacle}; --set backend=torch does")
+    if wanted.startswith("native") and obstacle is not None:
+        raise UserError(f"backend={wanted} {obstacle}; --set backend=torch does")
+    if wanted == "native8" and not _native.training.has_byte_kernels():
+        raise UserError("backend=native8 needs a CPU with AVX-512 VNNI; --set backend=native does without")
     return replace(recipe, backend=wanted)  # type: ignore[arg-type]
 
 

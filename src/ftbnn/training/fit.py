@@ -166,7 +166,7 @@ def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: boo
         ("threads", before["environment"].get("threads"), here["threads"]),
         ("kernels", before["environment"].get("isa"), here["isa"]),
     ):
-        if then != now and (name != "kernels" or recipe.backend == "native"):
+        if then != now and (name != "kernels" or recipe.backend.startswith("native")):
             warnings.warn(
                 f"{run.path} ran with {then} {name}, now {now}: results may differ in the last bits", stacklevel=2
             )

@@ -67,7 +67,7 @@ class Loop:
         self.max_corrupt, self.quiet = max_corrupt, quiet or not world.is_first
         self.memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.network = network.to(device).to(memory_format=self.memory_format)  # type: ignore[call-overload]
-        set_backend(self.network, "native" if recipe.backend == "native" else "torch")
+        set_backend(self.network, "torch" if recipe.backend == "auto" else recipe.backend)
         self.task = Task(recipe, self.network, teacher.to(device) if teacher is not None else None)
         self.parallel: DistributedDataParallel | None = None
         if world.size > 1:

@@ -131,7 +131,7 @@ def evaluate_named(
 ) -> dict[str, Any]:
     """Loss and accuracy of a run's best epoch, or of a checkpoint, on the test split of its data or of another."""
     network, state = load_network(path)
-    if Recipe.from_json(state["recipe"]).backend == "native":  # the same floats as at the end of the epoch
+    if Recipe.from_json(state["recipe"]).backend.startswith("native"):  # the same floats as at the end of the epoch
         set_backend(network, "native")
     saved = state["spec"]
     if data is None and saved is None:

@@ -22,7 +22,7 @@ def optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
         {"params": [p for p in parameters if id(p) not in decayed], "weight_decay": 0.0},
     ]
     # One pass over the memory instead of ten; the torch backend keeps the arithmetic that its runs began with.
-    fused = True if recipe.backend == "native" else None
+    fused = True if recipe.backend.startswith("native") else None
     return torch.optim.Adam([group for group in groups if group["params"]], lr=recipe.lr, fused=fused)
 
 

@@ -15,7 +15,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 Augment = Literal["auto", "none", "crop", "crop-flip", "imagenet"]
 Activations = Literal["model", "sign", "tanh", "identity"]
 Weights = Literal["model", "binary", "real"]
-Backend = Literal["auto", "native", "torch"]
+Backend = Literal["auto", "native", "native8", "torch"]
 
 RANGES: dict[str, tuple[float, float]] = {
     "epochs": (1, 1e6),

@@ -4,6 +4,7 @@ import os
 import pytest
 import torch
 
+from ftbnn import _native
 from ftbnn.bench.plain import plain
 from ftbnn.bench.profile import without_marks
 from ftbnn.cli.main import main
@@ -26,9 +27,10 @@ def test_the_plain_formulation_is_the_same_network(name):
 
 
 def test_rows_have_what_a_report_needs(capsys):
+    bytes_too = ["native8"] if _native.training.has_byte_kernels() else []
     assert main(["bench", "train", "toy-relu", "--batch", "4", "--image-size", "28", "--rounds", "2", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["formulation"] for row in rows] == ["plain", "torch", "native"]
+    assert [row["formulation"] for row in rows] == ["plain", "torch", "native", *bytes_too]
     assert {"isa", "images_per_s", "peak_mb", "median_ms", "min_ms"} <= set(rows[0])
     assert all(row["images_per_s"] > 0 and row["peak_mb"] > 0 for row in rows)
 

@@ -52,6 +52,26 @@ def test_a_whole_network_has_the_loss_and_the_gradients_of_the_torch_backend(nam
         assert (ours.grad - theirs.grad).norm() <= 1e-3 * theirs.grad.norm() + 1e-6, path
 
 
+def test_gradients_in_bytes_are_near_and_everything_else_is_the_same(monkeypatch):
+    monkeypatch.setenv("FTBNN_ISA", "portable")
+    torch.manual_seed(0)
+    network = build("ftbnn18", classes=3, width=8, stem="small")
+    twin = copy.deepcopy(network)
+    set_backend(network, "native8")
+    set_backend(twin, "native")
+    images, labels = torch.randn(8, 3, 32, 32), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    losses = [nn.functional.cross_entropy(net(images), labels) for net in (network, twin)]
+    assert losses[0].item() == losses[1].item()
+    for loss in losses:
+        loss.backward()
+    off = {
+        path: ((ours.grad - theirs.grad).norm() / theirs.grad.norm()).item()
+        for (path, ours), theirs in zip(network.named_parameters(), twin.parameters(), strict=True)
+    }
+    assert 0 < max(off.values()) < 0.2  # the noise of 16 layers, one after the other
+    assert all(value == 0 for path, value in off.items() if path.startswith(("fc.", "stage4.3.norm")))
+
+
 def test_real_valued_layers_and_layers_with_hooks_run_in_torch():
     network = build("ftbnn18", classes=3, width=4, stem="small")
     set_backend(network, "native")

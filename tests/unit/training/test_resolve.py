@@ -37,6 +37,15 @@ def test_a_resumed_run_keeps_its_backend():
     assert Recipe.from_json({"name": "older than backends"}).backend == "torch"
 
 
+def test_gradients_in_bytes_want_a_cpu_for_them(monkeypatch):
+    monkeypatch.delenv("FTBNN_ISA", raising=False)
+    if _native.training.has_byte_kernels():
+        assert resolve(Recipe("r", backend="native8"), NETWORK, CPU).backend == "native8"
+    monkeypatch.setenv("FTBNN_ISA", "portable")
+    with pytest.raises(UserError, match="VNNI; --set backend=native"):
+        resolve(Recipe("r", backend="native8"), NETWORK, CPU)
+
+
 @pytest.mark.parametrize(
     ("settings", "network", "device", "message"),
     [

@@ -1,0 +1,165 @@
+// Operands with several elements to a dword, in AVX-512: what bf16 and bytes have in common. Each one's file includes
+// this and compiles it with its own flags.
+//
+// Codes says how rows of a right operand are stored, as many as share a dword: Codes::store takes the 32 bits of each,
+// and whether it exists.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+
+#include "kernels/conv_grad/bits_at.h"
+#include "kernels/conv_grad/conv_grad.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of its own header
+#endif
+
+namespace ftbnn {
+
+namespace {
+
+constexpr int LANES = 16;  // dwords of a vector
+
+inline __mmask16 first_lanes(int count) {
+  return count >= LANES ? 0xffff : count <= 0 ? 0 : static_cast<__mmask16>((1U << count) - 1);
+}
+
+// Rows of 16 dwords become columns.
+inline void transpose(__m512i (&rows)[LANES]) {
+  __m512i t[LANES];
+  for (int k = 0; k < LANES; k += 2) {
+    t[k] = _mm512_unpacklo_epi32(rows[k], rows[k + 1]);
+    t[k + 1] = _mm512_unpackhi_epi32(rows[k], rows[k + 1]);
+  }
+  for (int k = 0; k < LANES; k += 4) {
+    rows[k] = _mm512_unpacklo_epi64(t[k], t[k + 2]);
+    rows[k + 1] = _mm512_unpackhi_epi64(t[k], t[k + 2]);
+    rows[k + 2] = _mm512_unpacklo_epi64(t[k + 1], t[k + 3]);
+    rows[k + 3] = _mm512_unpackhi_epi64(t[k + 1], t[k + 3]);
+  }
+  for (int k = 0; k < 4; ++k) {
+    t[k] = _mm512_shuffle_i32x4(rows[k], rows[k + 4], 0x88);
+    t[k + 4] = _mm512_shuffle_i32x4(rows[k], rows[k + 4], 0xdd);
+    t[k + 8] = _mm512_shuffle_i32x4(rows[k + 8], rows[k + 12], 0x88);
+    t[k + 12] = _mm512_shuffle_i32x4(rows[k + 8], rows[k + 12], 0xdd);
+  }
+  for (int k = 0; k < 8; ++k) {
+    rows[k] = _mm512_shuffle_i32x4(t[k], t[k + 8], 0x88);
+    rows[k + 8] = _mm512_shuffle_i32x4(t[k], t[k + 8], 0xdd);
+  }
+}
+
+// Columns of floats become rows of elements, 16 dwords x 16 channels at a time: Dwords::of makes a vector of 16
+// channels' dwords of as many positions' floats, Dwords::add sees each.
+template <int Packed, typename Dwords>
+void pack_columns(const float* const* from, int count, int channels, const GradRows& to, const Dwords& dwords) {
+  constexpr int block = Packed * LANES;
+  for (int k = 0; k < to.depth; k += block) {
+    const __mmask16 stored = first_lanes((to.depth - k) / Packed);
+    for (int c = 0; c < channels; c += LANES) {
+      const __mmask16 lanes = first_lanes(channels - c);
+      const auto load = [&](int at) {
+        const float* position = at < count ? from[at] : nullptr;
+        return position == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, position + c);
+      };
+      __m512i rows[LANES];
+      for (int j = 0; j < LANES; ++j) {
+        __m512 floats[Packed];
+        for (int i = 0; i < Packed; ++i) {
+          const int at = k + Packed * j + i, next = at + block;
+          if (next < count && from[next] != nullptr) _mm_prefetch(from[next] + c, _MM_HINT_T0);
+          floats[i] = load(at);
+        }
+        rows[j] = dwords.of(floats, c, lanes);
+      }
+      dwords.see(rows, k == 0, c, lanes);
+      transpose(rows);
+      char* column = static_cast<char*>(to.at) + (c * to.stride + k) * 4 / Packed;
+      for (int j = 0; j < std::min(LANES, channels - c); ++j) {
+        _mm512_mask_storeu_epi32(column + j * to.stride * 4 / Packed, stored, rows[j]);
+      }
+    }
+  }
+}
+
+template <typename Codes>
+void pack_codes(const std::uint64_t* const* from, int count, int first, int words, const Codes& codes, void* to) {
+  constexpr int packed = Codes::packed;
+  char* row = static_cast<char*>(to);
+  for (int k = 0; k < count; k += packed, row += GRAD_LANES * 4) {
+    std::uint32_t bits[packed];
+    bool exist[packed];
+    for (int j = 0; j < packed; ++j) {
+      exist[j] = from[k + j] != nullptr;
+      bits[j] = exist[j] ? bits_at(from[k + j], first, words) : 0;
+    }
+    codes.store(row, bits, exist);
+  }
+}
+
+// An output's proxies become a string of bits, from which every tap's are picked.
+template <typename Codes>
+void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int taps, const Codes& codes, void* to,
+                std::size_t tap_stride, int depth) {
+  constexpr int packed = Codes::packed;
+  const int size = lanes * taps;
+  std::uint64_t every = 0;  // each taps-th bit
+  for (int bit = 0; bit < 64; bit += taps) every |= std::uint64_t{1} << bit;
+  for (int o = 0; o < depth; o += packed) {
+    std::uint64_t signs[packed][GRAD_LANES * GRAD_TAPS / 64] = {};
+    bool exist[packed];
+    for (int j = 0; j < packed; ++j) {
+      exist[j] = o + j < outs;
+      const float* from = proxies + (o + j) * row;
+      for (int k = 0; k < size && exist[j]; k += LANES) {
+        _mm_prefetch(from + packed * row + k, _MM_HINT_T0);
+        const __m512 values = _mm512_maskz_loadu_ps(first_lanes(size - k), from + k);
+        const std::uint64_t mask = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_GT_OQ);
+        signs[j][k / 64] |= mask << k % 64;
+      }
+    }
+    for (int tap = 0; tap < taps; ++tap) {
+      std::uint32_t picked[packed] = {};
+      int bit = tap, filled = 0;
+      for (int word = 0; word * 64 < size; ++word, bit -= 64) {
+        if (bit >= 64) continue;
+        const std::uint64_t mask = every << bit;
+        for (int j = 0; j < packed; ++j) {
+          picked[j] |= static_cast<std::uint32_t>(_pext_u64(signs[j][word], mask) << filled);
+        }
+        const int count = static_cast<int>(_mm_popcnt_u64(mask));
+        filled += count;
+        bit += count * taps;
+      }
+      codes.store(static_cast<char*>(to) + (tap * tap_stride + o * GRAD_LANES) * 4 / packed, picked, exist);
+    }
+  }
+}
+
+inline void scatter(const GradScatter& task) {
+  const int words = (task.first + task.channels + 63) / 64;
+  for (int n = 0; n < task.ns; ++n) {
+    for (int x = 0; x < task.xs; ++x) {
+      const float* sums = task.sums + (x * task.ns + n) * GRAD_LANES;
+      float* gx = task.gx + x * task.gx_x + n * task.gx_n;
+      const std::uint64_t* inside = task.inside + x * task.inside_x + n * task.inside_n;
+      for (int c = 0; c < task.channels; c += GRAD_LANES, sums += task.product_size, gx += GRAD_LANES) {
+        const std::uint32_t bits = bits_at(inside, task.first + c, words);
+        for (int half = 0; half < 2; ++half) {
+          _mm_prefetch(gx + task.gx_n + LANES * half, _MM_HINT_T0);
+          const __mmask16 own = first_lanes(task.channels - c - LANES * half);
+          const __mmask16 mask = static_cast<__mmask16>(bits >> LANES * half);
+          const __m512 old = _mm512_maskz_loadu_ps(own, gx + LANES * half);
+          const __m512 sum = _mm512_mask_add_ps(old, mask, old, _mm512_load_ps(sums + LANES * half));
+          _mm512_mask_storeu_ps(gx + LANES * half, own, sum);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace ftbnn

@@ -1,0 +1,36 @@
+// How gradients become bytes: the same in every ISA's file, to the last bit.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/conv_grad/conv_grad.h"
+
+namespace ftbnn {
+
+namespace {
+
+// A float of 128 to 129 has 16 bits after the point: the upper half of the mixed bits goes there.
+constexpr std::uint32_t ROUND_MIX = 0x9e3779b1, ROUND_BASE = 0x43000000;
+constexpr int ROUND_OFFSET = 128;
+
+// floor(value * rate + a chance of 0 to 1), for products of up to GRAD_STEPS.
+inline int rounded_to_steps(float value, float rate) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits = ROUND_BASE | (bits * ROUND_MIX) >> 16;
+  float chance;
+  std::memcpy(&chance, &bits, sizeof chance);
+  return static_cast<int>(value * rate + chance) - ROUND_OFFSET;
+}
+
+// What a right operand of codes + 1 adds to every sum of this row.
+inline std::int32_t extra_of(const GradProduct& task, int row) {
+  std::int32_t sum = 0;
+  for (int s = 0; s < task.segments; ++s) sum += task.left_sums[task.left_row[s] + row];
+  return sum;
+}
+
+}  // namespace
+
+}  // namespace ftbnn
