@@ -30,7 +30,7 @@ class Block:
     One block for one shape of input; it keeps the addresses of its parameters.
     """
 
-    def __init__(self, shape: Sequence[int], *, zero_one: bool, bound: float, weight_bound: float, identity: bool, batch_stats: bool, eps: float, momentum: float, parameters: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], *, zero_one: bool, bound: float, weight_bound: float, identity: bool, batch_stats: bool, byte_gradients: bool, eps: float, momentum: float, parameters: Sequence[int]) -> None:
         """
         shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups; parameters: weight, tail, factor, gamma, beta, left, right.
         """
@@ -68,7 +68,12 @@ class Norm:
         """to: gradients of x, gamma, beta, left, right."""
 
 def grad_kernels() -> list[str]:
-    """Names of the kernels that run here, best first; an ISA each."""
+    """
+    Names of the kernels that run here, best first: an ISA each; then those for tests and those of bytes.
+    """
+
+def has_byte_kernels() -> bool:
+    """Whether gradients in bytes have kernels of their own here."""
 
 def grad_input(isa: str, shape: Sequence[int], gy: int, weight: int, tail: int, inside: int, gx: int, threads: int = 1) -> None:
     """

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -17,7 +17,8 @@ from ftbnn.errors import UserError
 from ftbnn.models import build, find
 from ftbnn.nn import set_backend
 
-FORMULATIONS = ("plain", "torch", "native", "native8")
+Formulation = Literal["plain", "torch", "native", "native8"]
+FORMULATIONS: tuple[Formulation, ...] = get_args(Formulation)
 WARM_UP = 2
 
 
@@ -32,7 +33,7 @@ class Case:
     classes: int
     threads: int
 
-    def training(self, formulation: str) -> tuple[nn.Module, Callable[[], None]]:
+    def training(self, formulation: Formulation) -> tuple[nn.Module, Callable[[], None]]:
         """A network and a function that trains it for one step; equal weights and data for every formulation."""
         torch.manual_seed(0)
         entry = find(self.model)
@@ -41,7 +42,7 @@ class Case:
         if formulation == "plain":
             network = plain(network)
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if formulation in ("native", "native8"):
+        if formulation != "plain":
             set_backend(network, formulation)
         images = torch.randn(self.batch, entry.in_channels, self.image_size, self.image_size)
         images = images.to(memory_format=torch.channels_last)
@@ -62,7 +63,7 @@ def _status_mb(field: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def _measure_peak(case: Case, formulation: str, answer: Any) -> None:
+def _measure_peak(case: Case, formulation: Formulation, answer: Any) -> None:
     torch.set_num_threads(case.threads)
     torch.randn(64, 64).mm(torch.randn(64, 64))
     before = _status_mb("VmRSS")
@@ -72,7 +73,7 @@ def _measure_peak(case: Case, formulation: str, answer: Any) -> None:
     answer.put(_status_mb("VmHWM") - before)
 
 
-def peak_mb(case: Case, formulation: str) -> float:
+def peak_mb(case: Case, formulation: Formulation) -> float:
     """Memory that the network, its optimizer and three steps take on top of PyTorch itself, in a fresh process."""
     context = multiprocessing.get_context("spawn")
     answer = context.Queue()
@@ -84,7 +85,7 @@ def peak_mb(case: Case, formulation: str) -> float:
     return float(answer.get())
 
 
-def _isa(formulation: str) -> str:
+def _isa(formulation: Formulation) -> str:
     return _native.isa_in_use() if formulation.startswith("native") else torch.backends.cpu.get_cpu_capability().lower()
 
 
@@ -98,7 +99,7 @@ def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
     torch.set_num_threads(case.threads)
     has_all = _native.training.has_byte_kernels()
     steps = {name: case.training(name)[1] for name in FORMULATIONS if has_all or name != "native8"}
-    times: dict[str, list[float]] = {name: [] for name in steps}
+    times: dict[Formulation, list[float]] = {name: [] for name in steps}
     for turn in range(WARM_UP + rounds):
         for name, step in steps.items():
             started = time.perf_counter()
