@@ -10,7 +10,7 @@ namespace {
 struct Math {
   typedef __m512 Vector;
   typedef __m512 Floats;
-  typedef FloatRow<Vector> Row;
+  typedef FloatRow Row;
   typedef int Dword;
   static constexpr int depth = 2;
   static void multiply_add(Vector& sum, int left, Vector right) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/conv_grad/conv_grad.h"
+#include "kernels/conv_grad/product.h"
 #include "kernels/conv_grad/scatter.h"
 
 namespace ftbnn {
@@ -55,6 +56,34 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
       for (int c = 0; c < lanes; ++c) panel[o * GRAD_LANES + c] = from[c * taps] > 0 ? 1.0F : -1.0F;
     }
   }
+}
+
+template <int Bytes>
+struct FloatMath {
+  typedef float Vector __attribute__((vector_size(Bytes), may_alias));
+  typedef Vector Floats;
+  typedef FloatRow Row;
+  typedef float Dword;
+  static constexpr int depth = 1;
+  static void multiply_add(Vector& sum, float left, Vector right) { sum += left * right; }
+};
+
+// Tiles of so many rows, in vectors of so many bytes.
+template <int Rows, int Bytes>
+constexpr GradKernels float_kernels(Isa isa) {
+  return {isa,
+          1,
+          1,
+          nullptr,
+          pack_rows,
+          pack_columns,
+          pack_codes,
+          pack_signs,
+          nothing,
+          product<FloatMath<Bytes>, Rows>,
+          nothing,
+          scatter,
+          roof<FloatMath<Bytes>>};
 }
 
 }  // namespace

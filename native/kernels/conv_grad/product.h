@@ -24,10 +24,12 @@ inline void keep(Vector& value) {
 }
 
 // Sums that are floats already.
-template <typename Vector>
 struct FloatRow {
   FloatRow(const GradProduct&, int) {}
-  Vector operator()(Vector sums) const { return sums; }
+  template <typename Vector>
+  Vector operator()(Vector sums) const {
+    return sums;
+  }
 };
 
 // A tile is Rows x Columns vectors of sums.
