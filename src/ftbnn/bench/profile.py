@@ -6,13 +6,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ftbnn import _native
 from ftbnn.bench.train import WARM_UP, Case
+from ftbnn.errors import UserError
 from ftbnn.nn import BConv
 from ftbnn.nn.native import BACKWARD_PHASES, FORWARD_PHASES, listeners
 
@@ -20,14 +21,18 @@ _NATIVE = ("_Norm", "_Average")  # operators of ours that are no blocks
 _ROOF_SHAPE = (4, 16, 16, 64, 64, 3, 3, 1, 1, 1, 1, 1)  # any: the roof does not depend on it
 
 
-def profile_step(case: Case, *, rounds: int = 5) -> list[dict[str, Any]]:
+def profile_step(
+    case: Case, backend: Literal["native", "native8"] = "native", *, rounds: int = 5
+) -> list[dict[str, Any]]:
     """Rows of the fastest of `rounds` steps: layer, operator, ms, share of the step, GMAC/s and share of the roof.
 
     The roofs, of forward and of the gradients, are loops of nothing but their multiplications, measured beside.
     """
-    roofs = _roofs(case.threads)  # before PyTorch has threads: they would spin on the cores that this measures
+    if backend == "native8" and not _native.training.has_byte_kernels():
+        raise UserError("native8 needs a CPU with AVX-512 VNNI")
+    roofs = _roofs(case.threads, backend)  # before PyTorch has threads: they would spin on the cores that this measures
     torch.set_num_threads(case.threads)
-    network, step = case.training("native")
+    network, step = case.training(backend)
     names = {id(module): name for name, module in network.named_modules()}
     rows: list[dict[str, Any]] = []
 
@@ -63,11 +68,12 @@ def profile_step(case: Case, *, rounds: int = 5) -> list[dict[str, Any]]:
     return [_finished(row, 1e3 * total, roofs.get(row["operator"])) for row in slowest_first]
 
 
-def _roofs(threads: int) -> dict[str, float]:
+def _roofs(threads: int, backend: str) -> dict[str, float]:
     """GMAC/s by operator, of all threads."""
     isa, isas = _native.isa_in_use(), _native.isas()
     usable = isas[isas.index(isa) :] if isa in isas else isas  # emulated tiles are none of the CPU's
-    gradients = next(name for name in usable if name in _native.training.grad_kernels())
+    kernels = _native.training.grad_kernels()
+    gradients = "avx512vnni" if backend == "native8" else next(name for name in usable if name in kernels)
     roofs = {"conv gradients": _native.training.time_conv_grad(gradients, _ROOF_SHAPE, threads, 10)[3]}
     forward = next((found for name in usable if (found := _native.bench.roof(name, True))), None)
     if forward is not None:
