@@ -7,7 +7,8 @@
 //
 // gy is what gets rounded: to bf16 (nearest, ties to even) with avx512bf16 and amx, not at all below. Sums are float.
 // bf16 keeps 8 bits, so a rounded gy is off by at most 2^-9 of itself and a gradient by 2^-9 of the sum of |gy| that it
-// adds up, beside what float sums lose. The result does not depend on the number of threads.
+// adds up, beside what float sums lose. Kernels of bytes round to 1/126.9 of the largest |gy| of an image for gx, and
+// of a channel in a slice of images for gw, up or down by chance. The result does not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
