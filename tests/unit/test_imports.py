@@ -33,7 +33,7 @@ MAY_IMPORT = {
         "_native",
     },
 }
-EVERYONE = {"errors", "files", "drawing"}
+EVERYONE = {"errors", "files", "drawing", "photos"}
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 

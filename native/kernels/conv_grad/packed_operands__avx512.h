@@ -51,8 +51,8 @@ inline void transpose(__m512i (&rows)[LANES]) {
   }
 }
 
-// Columns of floats become rows of elements, 16 dwords x 16 channels at a time. Dwords::of makes one dword of each of 16
-// channels, `c` and on, from the floats of Packed positions; Dwords::see is shown 16 of those.
+// Columns of floats become rows of elements, 16 dwords x 16 channels at a time. Dwords::of makes one dword of each of
+// 16 channels, `c` and on, from the floats of Packed positions; Dwords::see is shown 16 of those.
 template <int Packed, typename Dwords>
 void pack_columns(const float* const* from, int count, int channels, const GradRows& to, const Dwords& dwords) {
   constexpr int block = Packed * LANES;

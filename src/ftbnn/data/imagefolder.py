@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ftbnn.data.source import CorruptImage, Source, Spec
 from ftbnn.errors import UserError
+from ftbnn.photos import crop_box, eight_bit
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff")
 # By content, whatever the name says. Pillow's other readers stay shut: one of them starts Ghostscript.
@@ -64,21 +65,14 @@ class FolderSplit:
             side = draw.randint(*(round(self.size * bound / SIZE) for bound in TRAIN_SIDES))
             across, down, flip = draw.random(), draw.random(), draw.random() < 0.5
         image, orientation = decode(self.path(index), side=side)
-        box = crop_box(image.size, self.size / side, across=across, down=down)
+        part = self.size / side
+        box = crop_box(image.size, (part, part), across=across, down=down)
         view = image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=box).convert("RGB")
         if orientation in TURNS:
             view = view.transpose(TURNS[orientation])
         if flip:
             view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return torch.from_numpy(np.array(view)).permute(2, 0, 1).contiguous()
-
-
-def crop_box(size: tuple[int, int], part: float, *, across: float, down: float) -> tuple[float, float, float, float]:
-    """A square of `part` of the shorter side, in pixels of the image; `across` and `down`, 0 to 1, say where."""
-    width, height = size
-    edge = part * min(size)
-    left, top = across * (width - edge), down * (height - edge)
-    return left, top, left + edge, top + edge
 
 
 def decode(path: str, *, side: int) -> tuple[Image.Image, int]:
@@ -95,7 +89,7 @@ def decode(path: str, *, side: int) -> tuple[Image.Image, int]:
             scale = 2 * side / min(file.size)
             file.draft(None, (ceil(scale * file.width), ceil(scale * file.height)))
             file.load()
-            return _eight_bit(file), _orientation(file)
+            return eight_bit(file, file.format), _orientation(file)
     except (CorruptImage, MemoryError):
         raise
     except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
@@ -109,16 +103,6 @@ def _orientation(image: Image.Image) -> int:
         return int(image.getexif().get(EXIF_ORIENTATION, 1))
     except Exception:  # broken EXIF beside sound pixels: the image stays as it is stored
         return 1
-
-
-def _eight_bit(image: Image.Image) -> Image.Image:
-    if image.mode in ("L", "RGB"):
-        return image
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.mode in ("I", "F"):
-        raise ValueError(f"pixels of mode {image.mode} have no known range")
-    return image.convert("RGB")
 
 
 def _reason(error: Exception) -> str:

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from ftbnn.errors import UserError
-
-Box = tuple[float, float, float, float]
+from ftbnn.photos import crop_box, eight_bit
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
@@ -26,26 +25,7 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
 
 def pixels(picture: Image.Image) -> NDArray[np.uint8]:
     """8-bit grey or RGB, turned as the picture's EXIF orientation says."""
-    return np.asarray(_eight_bit(ImageOps.exif_transpose(picture), picture.format))
-
-
-def _eight_bit(picture: Image.Image, kind: str | None) -> Image.Image:
-    """Grey or RGB as training takes them: Pillow itself would cut 16-bit grey off at 255, which leaves it white."""
-    if picture.mode in ("L", "RGB"):
-        return picture
-    if picture.mode.startswith("I;16") or (picture.mode == "I" and kind == "PNG"):
-        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-    if picture.mode in ("I", "F"):
-        raise UserError(f"pixels of mode {picture.mode} have no known range")
-    return picture.convert("RGB")
-
-
-def crop_box(size: tuple[int, int], part: tuple[float, float], *, across: float = 0.5, down: float = 0.5) -> Box:
-    """A box of `part` (width, height) of the shorter side, in pixels of the image; `across` and `down` say where."""
-    width, height = size
-    wide, high = (share * min(size) for share in part)
-    left, top = across * (width - wide), down * (height - high)
-    return left, top, left + wide, top + high
+    return np.asarray(eight_bit(ImageOps.exif_transpose(picture), picture.format))
 
 
 def centre_view(image: NDArray[Any], *, channels: int, size: tuple[int, int], side: int) -> NDArray[np.uint8]:

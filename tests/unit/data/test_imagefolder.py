@@ -8,8 +8,9 @@ import torch
 from PIL import Image
 
 from ftbnn.data import CorruptImage, load
-from ftbnn.data.imagefolder import EXIF_ORIENTATION, crop_box, decode
+from ftbnn.data.imagefolder import EXIF_ORIENTATION, decode
 from ftbnn.errors import UserError
+from ftbnn.photos import crop_box
 
 DRAFT_DIFFERENCE = 0.5  # mean of 255 levels: reduced and full decode of a smooth image differ by rounding only
 JPEG_DIFFERENCE = 6  # what quality 95 does to flat colours
@@ -137,7 +138,7 @@ def test_training_scales_span_256_to_480(tmp_path):
 def test_crops_stay_inside(size, side):
     rng = np.random.default_rng(0)
     for across, down in [(0.0, 0.0), (1.0, 1.0), *rng.random((200, 2)).tolist()]:
-        left, top, right, bottom = crop_box(size, 224 / side, across=across, down=down)
+        left, top, right, bottom = crop_box(size, (224 / side, 224 / side), across=across, down=down)
         assert 0 <= left < right <= size[0]
         assert 0 <= top < bottom <= size[1]
         assert right - left == pytest.approx(min(size) * 224 / side, rel=1e-6)
