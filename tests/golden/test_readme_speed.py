@@ -28,8 +28,11 @@ def training_lines():
         plain, native = rows["plain"], rows["native"]
         yield line(
             f"{native['width'] or 64}, {native['image_size']} x {native['image_size']}, batch {native['batch']}",
-            *(f"{rows[name]['images_per_s']:.1f}" for name in ("plain", "torch", "native")),
-            f"{native['speedup']:.2f} ({plain['min_ms'] / native['min_ms']:.2f})",
+            *(f"{rows[name]['images_per_s']:.1f}" for name in ("plain", "torch", "native", "native8")),
+            *(
+                f"{rows[name]['speedup']:.2f} ({plain['min_ms'] / rows[name]['min_ms']:.2f})"
+                for name in ("native", "native8")
+            ),
             f"{native['peak_mb'] / plain['peak_mb']:.2f}",
         )
 
