@@ -168,8 +168,8 @@ def test_tiles_change_no_bit_of_a_step(isa, threads, monkeypatch):
     for name in (isa, next(name for name in _native.isas() if name != "amx")):
         monkeypatch.setenv("FTBNN_ISA", name)
         block = _native.training.Block(
-            shape, zero_one=False, bound=1.2, weight_bound=1.2, identity=True, batch_stats=True, eps=1e-5, momentum=0.1,
-            parameters=(0,) * 7,
+            shape, zero_one=False, bound=1.2, weight_bound=1.2, identity=True, batch_stats=True,
+            byte_gradients=False, eps=1e-5, momentum=0.1, parameters=(0,) * 7,
         )  # fmt: skip
         assert block.by_tiles == (name == isa)
         results.append(step(threads))
