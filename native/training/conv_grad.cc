@@ -155,10 +155,14 @@ class Steps {
       find_largest_(gy + position * outs, static_cast<std::size_t>(rows) * s.ow(), s.out, &largest_[task * outs]);
     });
     std::vector<std::uint32_t> of_images(images), of_channels(outs);
-    for (std::size_t k = 0; k < largest_.size(); ++k) {
-      std::uint32_t &image = of_images[k / outs / bands], &channel = of_channels[k % outs];
-      image = std::max(image, largest_[k]);
-      channel = std::max(channel, largest_[k]);
+    const std::uint32_t* found = largest_.data();
+    for (std::uint32_t& image : of_images) {
+      for (int k = 0; k < bands; ++k, found += outs) {
+        for (std::size_t c = 0; c < outs; ++c) {
+          image = std::max(image, found[c]);
+          of_channels[c] = std::max(of_channels[c], found[c]);
+        }
+      }
     }
     images_.set(BLOCK_ROWS, of_images);
     channels_.set(outs, of_channels);

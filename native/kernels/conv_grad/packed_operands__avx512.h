@@ -9,8 +9,7 @@
 
 #include <algorithm>
 
-#include "kernels/conv_grad/bits_at.h"
-#include "kernels/conv_grad/conv_grad.h"
+#include "kernels/conv_grad/lanes.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of its own header
@@ -139,25 +138,16 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
 }
 
 inline void scatter(const GradScatter& task) {
-  const int words = (task.first + task.channels + 63) / 64;
-  for (int n = 0; n < task.ns; ++n) {
-    for (int x = 0; x < task.xs; ++x) {
-      const float* sums = task.sums + (x * task.ns + n) * GRAD_LANES;
-      float* gx = task.gx + x * task.gx_x + n * task.gx_n;
-      const std::uint64_t* inside = task.inside + x * task.inside_x + n * task.inside_n;
-      for (int c = 0; c < task.channels; c += GRAD_LANES, sums += task.product_size, gx += GRAD_LANES) {
-        const std::uint32_t bits = bits_at(inside, task.first + c, words);
-        for (int half = 0; half < 2; ++half) {
-          _mm_prefetch(gx + task.gx_n + LANES * half, _MM_HINT_T0);
-          const __mmask16 own = first_lanes(task.channels - c - LANES * half);
-          const __mmask16 mask = static_cast<__mmask16>(bits >> LANES * half);
-          const __m512 old = _mm512_maskz_loadu_ps(own, gx + LANES * half);
-          const __m512 sum = _mm512_mask_add_ps(old, mask, old, _mm512_load_ps(sums + LANES * half));
-          _mm512_mask_storeu_ps(gx + LANES * half, own, sum);
-        }
-      }
+  scatter_by(task, [&](float* gx, const float* sums, std::uint32_t bits, int channels) {
+    for (int half = 0; half < 2; ++half) {
+      _mm_prefetch(gx + task.gx_n + LANES * half, _MM_HINT_T0);
+      const __mmask16 own = first_lanes(channels - LANES * half);
+      const __mmask16 mask = static_cast<__mmask16>(bits >> LANES * half);
+      const __m512 old = _mm512_maskz_loadu_ps(own, gx + LANES * half);
+      const __m512 sum = _mm512_mask_add_ps(old, mask, old, _mm512_load_ps(sums + LANES * half));
+      _mm512_mask_storeu_ps(gx + LANES * half, own, sum);
     }
-  }
+  });
 }
 
 }  // namespace

@@ -14,14 +14,16 @@ namespace {
 constexpr std::uint32_t ROUND_MIX = 0x9e3779b1, ROUND_BASE = 0x43000000;
 constexpr int ROUND_OFFSET = 128;
 
-// floor(value * rate + a chance of 0 to 1), for products of up to GRAD_STEPS.
+// floor(value * rate + a chance of 0 to 1), for products of up to GRAD_STEPS. Anything for what is not a number: the
+// steps of its row are none either.
 inline int rounded_to_steps(float value, float rate) {
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   bits = ROUND_BASE | (bits * ROUND_MIX) >> 16;
   float chance;
   std::memcpy(&chance, &bits, sizeof chance);
-  return static_cast<int>(value * rate + chance) - ROUND_OFFSET;
+  const float sum = value * rate + chance;
+  return sum == sum ? static_cast<int>(sum) - ROUND_OFFSET : 0;
 }
 
 // What a right operand of codes + 1 adds to every sum of this row.

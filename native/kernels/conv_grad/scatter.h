@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/conv_grad/bits_at.h"
-#include "kernels/conv_grad/conv_grad.h"
+#include "kernels/conv_grad/lanes.h"
 
 namespace ftbnn {
 
@@ -19,19 +18,10 @@ struct LaneBits {
 constexpr LaneBits lane_bits;
 
 void scatter(const GradScatter& task) {
-  const int words = (task.first + task.channels + 63) / 64;
-  for (int n = 0; n < task.ns; ++n) {
-    for (int x = 0; x < task.xs; ++x) {
-      const float* sums = task.sums + (x * task.ns + n) * GRAD_LANES;
-      float* gx = task.gx + x * task.gx_x + n * task.gx_n;
-      const std::uint64_t* inside = task.inside + x * task.inside_x + n * task.inside_n;
-      for (int c = 0; c < task.channels; c += GRAD_LANES, sums += task.product_size, gx += GRAD_LANES) {
-        const std::uint32_t bits = bits_at(inside, task.first + c, words);
-        const int lanes = std::min(GRAD_LANES, task.channels - c);
-        for (int lane = 0; lane < lanes; ++lane) gx[lane] += (bits & lane_bits.of[lane]) != 0 ? sums[lane] : 0.0F;
-      }
-    }
-  }
+  scatter_by(task, [](float* gx, const float* sums, std::uint32_t bits, int channels) {
+    const int lanes = std::min(GRAD_LANES, channels);
+    for (int lane = 0; lane < lanes; ++lane) gx[lane] += (bits & lane_bits.of[lane]) != 0 ? sums[lane] : 0.0F;
+  });
 }
 
 }  // namespace
