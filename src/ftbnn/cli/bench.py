@@ -31,13 +31,8 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--classes", type=int, default=10, help="number of classes")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of PyTorch")
     parser.add_argument("--rounds", type=int, default=10, help="timed steps per formulation")
-    parser.add_argument(
-        "--profile",
-        nargs="?",
-        const="native",
-        choices=("native", "native8"),
-        help="where the time of one native step goes instead",
-    )
+    parser.add_argument("--profile", action="store_true", help="where the time of one native step goes instead")
+    parser.add_argument("--backend", choices=("native", "native8"), default="native", help="of that step")
 
 
 def _run_train(args: argparse.Namespace) -> None:
@@ -47,7 +42,7 @@ def _run_train(args: argparse.Namespace) -> None:
 
     case = Case(args.model, args.width, args.batch, args.image_size, args.classes, args.threads)
     if args.profile:
-        _print_profile(profile_step(case, args.profile, rounds=args.rounds), as_json=args.json)
+        _print_profile(profile_step(case, args.backend, rounds=args.rounds), as_json=args.json)
         return
     rows = measure(case, rounds=args.rounds)
     if args.json:

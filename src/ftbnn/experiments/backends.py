@@ -9,10 +9,11 @@ import argparse
 import json
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ftbnn.drawing import canvas
 from ftbnn.files import write_atomically
+from ftbnn.nn.bconv import Backend
 from ftbnn.training.named import plan, train
 from ftbnn.training.record import read
 
@@ -87,11 +88,11 @@ def main() -> None:
     parser.add_argument("--width", type=int)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--backends", default="torch,native", help="two names, the second minus the first is shown")
+    parser.add_argument("--backends", nargs=2, choices=get_args(Backend), default=("torch", "native"))
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     settings = {"epochs": str(args.epochs)}
-    first, second = args.backends.split(",")
+    first, second = args.backends
     report = compare(
         args.model,
         args.data,
