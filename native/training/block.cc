@@ -7,6 +7,7 @@
 
 #include "training/binary_conv.h"
 #include "training/pieces.h"
+#include "training/wide.h"
 
 namespace ftbnn::training {
 
@@ -33,19 +34,24 @@ struct Saved {
   float *scale, *shift, *mean, *rate;
 };
 
-// Slopes of any activation, from those that are given.
-struct Slopes {
-  explicit Slopes(const Block& b) : ones(z(b.shape.out), 1.0F) {
-    left = b.left != nullptr ? b.left : ones.data();
-    right = b.right != nullptr ? b.right : ones.data();
-  }
-  std::vector<float> ones;
-  const float *left, *right;
-};
+// z and the slopes of any activation, for rows of several positions.
+struct Form {
+  Form(const Block& b, const Saved& s, const Wide& wide)
+      : scale(wide.repeat(s.scale)),
+        shift(wide.repeat(s.shift)),
+        left(slopes(b.left, wide)),
+        right(slopes(b.right, wide)),
+        linear(b.left == nullptr && b.right == nullptr) {}
+  BlockAffine get() const { return {scale.data(), shift.data(), left.data(), right.data(), linear}; }
 
-BlockAffine affine(const Block& b, const Saved& s, const Slopes& slopes) {
-  return {s.scale, s.shift, slopes.left, slopes.right, b.left == nullptr && b.right == nullptr};
-}
+  std::vector<float> scale, shift, left, right;
+  bool linear;
+
+ private:
+  static std::vector<float> slopes(const float* given, const Wide& wide) {
+    return given != nullptr ? wide.repeat(given) : std::vector<float>(z(wide.width()), 1.0F);
+  }
+};
 
 void find_affine(const Block& b, double positions, const std::int64_t* sums, const std::int64_t* squares,
                  float* running_mean, float* running_var, const Saved& saved) {
@@ -104,13 +110,15 @@ ForwardTimes forward(const Block& b, const float* x, const float* shortcut, floa
   find_affine(b, positions, sums.data(), squares.data(), running_mean, running_var, per_channel);
   times.conv = watch.lap();
 
-  const Slopes slopes(b);
-  const BlockAffine form = affine(b, per_channel, slopes);
+  const Wide wide(s.out);
+  const Form form(b, per_channel, wide);
   const Pieces pieces(z(s.n) * outputs);
   if (b.identity) shortcut = x;
   team.run(pieces.count(), [&](int piece) {
-    const std::size_t at = pieces.first(piece) * channels;
-    rows.activate(y + at, shortcut != nullptr ? shortcut + at : nullptr, pieces.length(piece), s.out, form, out + at);
+    wide.run(pieces.length(piece), [&](std::size_t first, std::size_t count, int width) {
+      const std::size_t at = (pieces.first(piece) + first) * channels;
+      rows.activate(y + at, shortcut != nullptr ? shortcut + at : nullptr, count, width, form.get(), out + at);
+    });
   });
   times.activate = watch.lap();
   return times;
@@ -126,24 +134,30 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
   const std::size_t channels = z(s.out);
   const Pieces pieces(z(s.n) * z(s.oh()) * z(s.ow()));
   const Saved per_channel(const_cast<float*>(saved), s.out);
-  const Slopes slopes(b);
-  const BlockAffine form = affine(b, per_channel, slopes);
+  const Wide wide(s.out);
+  const Form form(b, per_channel, wide);
 
+  const std::vector<float> mean_row = wide.repeat(per_channel.mean);
   std::vector<float> partial(4 * channels * z(pieces.count()));
   team.run(pieces.count(), [&](int piece) {
-    const std::size_t at = pieces.first(piece) * channels;
-    rows.reduce(grad + at, y + at, shortcut != nullptr ? shortcut + at : nullptr, pieces.length(piece), s.out, form,
-                per_channel.mean, partial.data() + 4 * channels * z(piece));
+    wide.run(pieces.length(piece), [&](std::size_t first, std::size_t count, int width) {
+      const std::size_t at = (pieces.first(piece) + first) * channels;
+      std::vector<float> row(4 * z(width));
+      rows.reduce(grad + at, y + at, shortcut != nullptr ? shortcut + at : nullptr, count, width, form.get(),
+                  mean_row.data(), row.data());
+      for (std::size_t k = 0; k < 4; ++k) {
+        wide.add(row.data() + k * z(width), width, partial.data() + (4 * z(piece) + k) * channels);
+      }
+    });
   });
   std::vector<double> sums(4 * channels);
   for (std::size_t k = 0; k < partial.size(); ++k) sums[k % (4 * channels)] += static_cast<double>(partial[k]);
-  std::vector<float> a(channels), linear(channels), constant(channels);
+  std::vector<float> linear(channels), constant(channels);
   const double positions = static_cast<double>(pieces.total);
   for (std::size_t c = 0; c < channels; ++c) {
     const double beta = sums[c], centered = sums[channels + c];
     const double scale = per_channel.scale[c], rate = per_channel.rate[c], mean = per_channel.mean[c];
     const double slope = b.batch_stats ? -scale * rate * rate * centered / positions : 0.0;
-    a[c] = per_channel.scale[c];
     linear[c] = static_cast<float>(slope);
     constant[c] = static_cast<float>((b.batch_stats ? -scale * beta / positions : 0.0) - slope * mean);
     if (to.beta != nullptr) to.beta[c] = static_cast<float>(beta);
@@ -153,6 +167,7 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
   }
   times.reduce = watch.lap();
 
+  const std::vector<float> linear_row = wide.repeat(linear.data()), constant_row = wide.repeat(constant.data());
   const bool through_x = b.identity && to.x != nullptr;
   if (to.x != nullptr && !b.identity) std::memset(to.x, 0, z(s.n) * z(s.h) * z(s.w) * z(s.in) * sizeof(float));
   float* shortcut_grad = through_x ? to.x : to.shortcut;
@@ -166,10 +181,12 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
     }
     const Pieces slice(z(count) * outputs);
     team.run(slice.count(), [&](int piece) {
-      const std::size_t own = slice.first(piece) * channels, at = start + own;
-      rows.differentiate(grad + at, y + at, shortcut != nullptr ? shortcut + at : nullptr, slice.length(piece), s.out,
-                         form, a.data(), linear.data(), constant.data(), scratch.data() + own,
-                         shortcut_grad != nullptr ? shortcut_grad + at : nullptr);
+      wide.run(slice.length(piece), [&](std::size_t row, std::size_t rows_here, int width) {
+        const std::size_t own = (slice.first(piece) + row) * channels, at = start + own;
+        rows.differentiate(grad + at, y + at, shortcut != nullptr ? shortcut + at : nullptr, rows_here, width,
+                           form.get(), form.scale.data(), linear_row.data(), constant_row.data(), scratch.data() + own,
+                           shortcut_grad != nullptr ? shortcut_grad + at : nullptr);
+      });
     });
     times.conv += before;
     times.differentiate += watch.lap();

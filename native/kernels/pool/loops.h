@@ -1,4 +1,4 @@
-// The loops of rows.h over vectors of LANES channels, and over the channels left one by one. Included by each ISA's
+// The loops of rows.h over vectors of LANES channels, and over those left in ever shorter ones. Included by each ISA's
 // file inside its unnamed namespace, so that no two share a copy.
 
 template <int Lanes>
@@ -143,28 +143,41 @@ void clear_row(const PoolShape& s, float* row) {
   __builtin_memset(row, 0, static_cast<std::size_t>(s.w) * static_cast<std::size_t>(s.channels) * sizeof(float));
 }
 
+template <int N>
+struct Lanes {
+  static constexpr int count = N;
+};
+
+// body(lanes, first, last) over all channels, in the widest vectors that they fill.
+template <int N, typename Body>
+void in_vectors(int channels, const Body& body, int first = 0) {
+  const int last = channels - (channels - first) % N;
+  if (first < last) body(Lanes<N>{}, first, last);
+  if constexpr (N > 1) in_vectors<N / 2>(channels, body, last);
+}
+
 void average(const PoolShape& s, const float* x, int row, float* out) {
-  const int whole = s.channels / LANES * LANES;
-  average_channels<LANES>(s, x, row, 0, whole, out);
-  average_channels<1>(s, x, row, whole, s.channels, out);
+  in_vectors<LANES>(s.channels, [&](auto lanes, int first, int last) {
+    average_channels<decltype(lanes)::count>(s, x, row, first, last, out);
+  });
 }
 
 void spread(const PoolShape& s, const float* grad, int row, float* grad_x) {
-  const int whole = s.channels / LANES * LANES;
   clear_row(s, grad_x);
-  spread_channels<LANES>(s, grad, row, 0, whole, grad_x);
-  spread_channels<1>(s, grad, row, whole, s.channels, grad_x);
+  in_vectors<LANES>(s.channels, [&](auto lanes, int first, int last) {
+    spread_channels<decltype(lanes)::count>(s, grad, row, first, last, grad_x);
+  });
 }
 
 void largest(const PoolShape& s, const float* x, const NormForm& form, int row, float* out, std::uint8_t* taps) {
-  const int whole = s.channels / LANES * LANES;
-  largest_channels<LANES>(s, x, form, row, 0, whole, out, taps);
-  largest_channels<1>(s, x, form, row, whole, s.channels, out, taps);
+  in_vectors<LANES>(s.channels, [&](auto lanes, int first, int last) {
+    largest_channels<decltype(lanes)::count>(s, x, form, row, first, last, out, taps);
+  });
 }
 
 void route(const PoolShape& s, const float* grad, const std::uint8_t* taps, int row, float* grad_z) {
-  const int whole = s.channels / LANES * LANES;
   clear_row(s, grad_z);
-  route_channels<LANES>(s, grad, taps, row, 0, whole, grad_z);
-  route_channels<1>(s, grad, taps, row, whole, s.channels, grad_z);
+  in_vectors<LANES>(s.channels, [&](auto lanes, int first, int last) {
+    route_channels<decltype(lanes)::count>(s, grad, taps, row, first, last, grad_z);
+  });
 }

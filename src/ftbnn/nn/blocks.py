@@ -133,5 +133,7 @@ class Bridge(nn.Module):
         self.act = FPReLU(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = x.repeat(1, self.repeats, 1, 1)[:, : self.out_channels]
+        # Not one wide tensor that is cut: cat keeps channels last, repeat does not.
+        rest = self.out_channels - (self.repeats - 1) * x.shape[1]
+        wide = torch.cat([x] * (self.repeats - 1) + [x[:, :rest]], dim=1)
         return _block(wide, self.sign, self.conv, self.norm, self.act, shortcut=None)
