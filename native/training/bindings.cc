@@ -139,20 +139,22 @@ void init_norm(Norm* self, const std::array<int, 4>& shape, const std::optional<
                   isa_in_use()};
 }
 
-void run_norm(const Norm& norm, int threads, Address x, Address running_mean, Address running_var, Address saved,
-              Address out, Address taps) {
+void run_norm(const Norm& norm, int threads, Address x, Address shortcut, Address running_mean, Address running_var,
+              Address saved, Address out, Address taps) {
   const nb::gil_scoped_release release;
   TeamInUse team(threads);
-  forward(norm, at<const float>(x), at<float>(running_mean), at<float>(running_var), at<float>(saved), at<float>(out),
-          at<std::uint8_t>(taps), *team);
+  forward(norm, at<const float>(x), at<const float>(shortcut), at<float>(running_mean), at<float>(running_var),
+          at<float>(saved), at<float>(out), at<std::uint8_t>(taps), *team);
 }
 
-void run_norm_backward(const Norm& norm, int threads, Address grad, Address x, Address taps, Address saved,
-                       const std::array<Address, 5>& to) {
+void run_norm_backward(const Norm& norm, int threads, Address grad, Address x, Address shortcut, Address taps,
+                       Address saved, const std::array<Address, 6>& to) {
   const nb::gil_scoped_release release;
   TeamInUse team(threads);
-  backward(norm, at<const float>(grad), at<const float>(x), at<const std::uint8_t>(taps), at<const float>(saved),
-           {at<float>(to[0]), at<float>(to[1]), at<float>(to[2]), at<float>(to[3]), at<float>(to[4])}, *team);
+  backward(norm, at<const float>(grad), at<const float>(x), at<const float>(shortcut), at<const std::uint8_t>(taps),
+           at<const float>(saved),
+           {at<float>(to[0]), at<float>(to[1]), at<float>(to[2]), at<float>(to[3]), at<float>(to[4]), at<float>(to[5])},
+           *team);
 }
 
 bool binary_conv(const std::string& isa, const std::array<int, 12>& sizes, bool zero_one, Address codes, Address weight,
@@ -218,7 +220,8 @@ void bind_training(nb::module_ m) {
   nb::class_<Norm>(m, "Norm", "A BatchNorm for one shape of input; it keeps the addresses of its parameters.")
       .def("__init__", &init_norm, "shape"_a, "pool"_a.none(), nb::kw_only(), "batch_stats"_a, "eps"_a, "momentum"_a,
            "parameters"_a, "shape: n, h, w, channels; pool: as average's shape; parameters: gamma, beta, left, right.")
-      .def("forward", &run_norm, "threads"_a, "x"_a, "running_mean"_a, "running_var"_a, "saved"_a, "out"_a, "taps"_a)
-      .def("backward", &run_norm_backward, "threads"_a, "grad"_a, "x"_a, "taps"_a, "saved"_a, "to"_a,
-           "to: gradients of x, gamma, beta, left, right.");
+      .def("forward", &run_norm, "threads"_a, "x"_a, "shortcut"_a, "running_mean"_a, "running_var"_a, "saved"_a,
+           "out"_a, "taps"_a)
+      .def("backward", &run_norm_backward, "threads"_a, "grad"_a, "x"_a, "shortcut"_a, "taps"_a, "saved"_a, "to"_a,
+           "to: gradients of x, shortcut, gamma, beta, left, right.");
 }

@@ -133,8 +133,8 @@ class Gradient {
 
 }  // namespace
 
-void forward(const Norm& norm, const float* x, float* running_mean, float* running_var, float* saved, float* out,
-             std::uint8_t* taps, Team& team) {
+void forward(const Norm& norm, const float* x, const float* shortcut, float* running_mean, float* running_var,
+             float* saved, float* out, std::uint8_t* taps, Team& team) {
   Form form(norm, saved);
   find_form(norm, x, running_mean, running_var, form, team);
   const std::size_t channels = z(norm.channels);
@@ -142,7 +142,8 @@ void forward(const Norm& norm, const float* x, float* running_mean, float* runni
     const Pieces pieces(z(norm.n) * z(norm.h) * z(norm.w));
     team.run(pieces.count(), [&](int piece) {
       const std::size_t at = pieces.first(piece) * channels;
-      norm_rows_for(norm.isa).apply(x + at, pieces.length(piece), norm.channels, form.get(), out + at);
+      norm_rows_for(norm.isa).apply(x + at, shortcut != nullptr ? shortcut + at : nullptr, pieces.length(piece),
+                                    norm.channels, form.get(), out + at);
     });
     return;
   }
@@ -157,8 +158,8 @@ void forward(const Norm& norm, const float* x, float* running_mean, float* runni
   });
 }
 
-void backward(const Norm& norm, const float* grad, const float* x, const std::uint8_t* taps, const float* saved,
-              const NormGradients& to, Team& team) {
+void backward(const Norm& norm, const float* grad, const float* x, const float* shortcut, const std::uint8_t* taps,
+              const float* saved, const NormGradients& to, Team& team) {
   const Form form(norm, const_cast<float*>(saved));
   const std::size_t channels = z(norm.channels), four = 4 * channels;
   const NormRows& rows = norm_rows_for(norm.isa);
@@ -168,7 +169,8 @@ void backward(const Norm& norm, const float* grad, const float* x, const std::ui
   std::vector<double> partial(four * z(gradient.pieces())), sums(four);
   gradient.run(team, [&](int piece, std::size_t first, std::size_t positions, const float* dz) {
     float* part = run.data() + four * z(piece);
-    rows.reduce(dz, x + first * channels, positions, norm.channels, form.get(), part);
+    const std::size_t at = first * channels;
+    rows.reduce(dz, x + at, shortcut != nullptr ? shortcut + at : nullptr, positions, norm.channels, form.get(), part);
     for (std::size_t k = 0; k < four; ++k) partial[four * z(piece) + k] += static_cast<double>(part[k]);
   });
   for (std::size_t k = 0; k < partial.size(); ++k) sums[k % four] += partial[k];
@@ -186,9 +188,11 @@ void backward(const Norm& norm, const float* grad, const float* x, const std::ui
   }
   if (to.x == nullptr) return;
   gradient.run(team, [&](int, std::size_t first, std::size_t positions_here, const float* dz) {
-    rows.differentiate(dz, x + first * channels, positions_here, norm.channels, form.get(),
-                       norm.batch_stats ? linear.data() : nullptr, norm.batch_stats ? constant.data() : nullptr,
-                       to.x + first * channels);
+    const std::size_t at = first * channels;
+    rows.differentiate(dz, x + at, shortcut != nullptr ? shortcut + at : nullptr, positions_here, norm.channels,
+                       form.get(), norm.batch_stats ? linear.data() : nullptr,
+                       norm.batch_stats ? constant.data() : nullptr, to.x + at,
+                       to.shortcut != nullptr ? to.shortcut + at : nullptr);
   });
 }
 

@@ -1,4 +1,4 @@
-"""Native BatchNorm, with a non-linearity or a max-pool behind it, against PyTorch and double precision."""
+"""Native BatchNorm, with a shortcut, a non-linearity or a max-pool behind it, against PyTorch and double precision."""
 
 import copy
 
@@ -36,7 +36,7 @@ def pools(draw):
 
 @st.composite
 def norms(draw):
-    """A norm with random parameters and statistics, what follows it, and its input."""
+    """A norm with random parameters and statistics, what follows it, its input, and a shortcut or None."""
     torch.manual_seed(draw(st.integers(0, 2**31)))
     channels = draw(st.integers(1, draw(st.sampled_from([8, 40, 70]))))
     norm = nn.BatchNorm2d(
@@ -54,7 +54,17 @@ def norms(draw):
         norm.running_var.uniform_(0.5, 2)
     shape = (draw(st.integers(1, 4)), channels, draw(st.integers(4, 19)), draw(st.integers(4, 19)))
     x = draw(st.sampled_from([1.0, 30.0])) * torch.randn(shape) + draw(st.sampled_from([0.0, 5.0]))
-    return norm.train(draw(st.booleans())), then, x.requires_grad_()
+    has_shortcut = not isinstance(then, nn.MaxPool2d) and draw(st.booleans())
+    shortcut = torch.randn(shape).requires_grad_() if has_shortcut else None
+    return norm.train(draw(st.booleans())), then, x.requires_grad_(), shortcut
+
+
+def copy_of(x, dtype):
+    return None if x is None else x.detach().clone().to(dtype).requires_grad_()
+
+
+def plus(x, shortcut):
+    return x if shortcut is None else x + shortcut
 
 
 def assert_near(ours, wanted, tolerance, what):
@@ -65,14 +75,16 @@ def assert_near(ours, wanted, tolerance, what):
 @settings(max_examples=50, deadline=None)
 @given(made=norms())
 def check_norm(made):
-    norm, then, x = made
+    norm, then, x, shortcut = made
     norm64, then64 = copy.deepcopy(norm).double(), copy.deepcopy(then).double()
     norm32, then32 = copy.deepcopy(norm), copy.deepcopy(then)
-    x64, x32 = x.detach().double().requires_grad_(), x.detach().clone().requires_grad_()
-    z = copy.deepcopy(norm64)(x64)
+    x64, x32 = copy_of(x, torch.float64), copy_of(x, torch.float32)
+    shortcut64, shortcut32 = copy_of(shortcut, torch.float64), copy_of(shortcut, torch.float32)
+    z = plus(copy.deepcopy(norm64)(x64), shortcut64)
     assume((z.abs() > 1e-4).all())  # at 0 a float may take the other slope
-    assert _can_fuse(x, norm, then)
-    out, wanted, theirs = normalise(x, norm, then, "native"), then64(norm64(x64)), then32(norm32(x32))
+    assert _can_fuse(x, norm, then, shortcut)
+    out = normalise(x, norm, then, "native", shortcut=shortcut)
+    wanted, theirs = then64(plus(norm64(x64), shortcut64)), then32(plus(norm32(x32), shortcut32))
     assert_near(out, wanted, OUTPUT_TOLERANCE, "out")
     assert_near(out, theirs.double(), 2 * OUTPUT_TOLERANCE, "out beside float32")
     for (name, own), other in zip(norm.named_buffers(), norm64.buffers(), strict=True):
@@ -84,6 +96,8 @@ def check_norm(made):
     if isinstance(then, nn.MaxPool2d) and (x32.grad.double() - x64.grad).norm() > 1e-3 * x64.grad.norm():
         return  # float32 made two taps equal
     assert_near(x.grad, x64.grad, GRADIENT_TOLERANCE, "x")
+    if shortcut is not None:
+        assert_near(shortcut.grad, shortcut64.grad, GRADIENT_TOLERANCE, "shortcut")
     for ours, others in ((norm, norm64), (then, then64)):
         for (name, own), other in zip(ours.named_parameters(), others.parameters(), strict=True):
             assert_near(own.grad, other.grad, GRADIENT_TOLERANCE, name)

@@ -14,14 +14,15 @@ void moments(const float* __restrict x, std::size_t positions, int channels, flo
   }
 }
 
-template <bool Linear>
-void apply_rows(const float* __restrict x, std::size_t positions, int channels, const NormForm& form,
-                float* __restrict out) {
+template <bool Linear, bool Shortcut>
+void apply_rows(const float* __restrict x, const float* __restrict shortcut, std::size_t positions, int channels,
+                const NormForm& form, float* __restrict out) {
   const float* __restrict mean = form.mean, * __restrict scale = form.scale, * __restrict shift = form.shift;
   const float* __restrict left = form.left, * __restrict right = form.right;
   for (std::size_t p = 0; p < positions; ++p, x += channels, out += channels) {
     for (int c = 0; c < channels; ++c) {
-      const float z = scale[c] * (x[c] - mean[c]) + shift[c];
+      float z = scale[c] * (x[c] - mean[c]) + shift[c];
+      if (Shortcut) z += shortcut[c];
       if (Linear) {
         out[c] = z;
       } else {
@@ -29,17 +30,24 @@ void apply_rows(const float* __restrict x, std::size_t positions, int channels, 
         out[c] = (z > 0 ? r : l) * z;
       }
     }
+    if (Shortcut) shortcut += channels;
   }
 }
 
-void apply(const float* x, std::size_t positions, int channels, const NormForm& form, float* out) {
-  form.linear ? apply_rows<true>(x, positions, channels, form, out)
-              : apply_rows<false>(x, positions, channels, form, out);
+void apply(const float* x, const float* shortcut, std::size_t positions, int channels, const NormForm& form,
+           float* out) {
+  if (shortcut == nullptr) {
+    form.linear ? apply_rows<true, false>(x, shortcut, positions, channels, form, out)
+                : apply_rows<false, false>(x, shortcut, positions, channels, form, out);
+  } else {
+    form.linear ? apply_rows<true, true>(x, shortcut, positions, channels, form, out)
+                : apply_rows<false, true>(x, shortcut, positions, channels, form, out);
+  }
 }
 
-template <bool Linear>
-void reduce_rows(const float* __restrict grad, const float* __restrict x, std::size_t positions, int channels,
-                 const NormForm& form, float* __restrict sums) {
+template <bool Linear, bool Shortcut>
+void reduce_rows(const float* __restrict grad, const float* __restrict x, const float* __restrict shortcut,
+                 std::size_t positions, int channels, const NormForm& form, float* __restrict sums) {
   const float* __restrict mean = form.mean, * __restrict scale = form.scale, * __restrict shift = form.shift;
   const float* __restrict left = form.left, * __restrict right = form.right;
   float* __restrict beta = sums, * __restrict gamma = beta + channels;
@@ -50,7 +58,8 @@ void reduce_rows(const float* __restrict grad, const float* __restrict x, std::s
       const float centered = x[c] - mean[c];
       float dz = grad[c];
       if (!Linear) {
-        const float z = scale[c] * centered + shift[c];
+        float z = scale[c] * centered + shift[c];
+        if (Shortcut) z += shortcut[c];
         const float l = left[c], r = right[c], above = z > 0 ? z : 0.0F;
         rights[c] += dz * above;
         lefts[c] += dz * (z - above);
@@ -59,42 +68,56 @@ void reduce_rows(const float* __restrict grad, const float* __restrict x, std::s
       beta[c] += dz;
       gamma[c] += dz * centered;
     }
+    if (Shortcut) shortcut += channels;
   }
 }
 
-void reduce(const float* grad, const float* x, std::size_t positions, int channels, const NormForm& form, float* sums) {
-  form.linear ? reduce_rows<true>(grad, x, positions, channels, form, sums)
-              : reduce_rows<false>(grad, x, positions, channels, form, sums);
+void reduce(const float* grad, const float* x, const float* shortcut, std::size_t positions, int channels,
+            const NormForm& form, float* sums) {
+  if (form.linear) {
+    reduce_rows<true, false>(grad, x, nullptr, positions, channels, form, sums);
+  } else if (shortcut == nullptr) {
+    reduce_rows<false, false>(grad, x, nullptr, positions, channels, form, sums);
+  } else {
+    reduce_rows<false, true>(grad, x, shortcut, positions, channels, form, sums);
+  }
 }
 
-template <bool Linear, bool Batch>
-void differentiate_rows(const float* __restrict grad, const float* __restrict x, std::size_t positions, int channels,
-                        const NormForm& form, const float* __restrict b, const float* __restrict k,
-                        float* __restrict grad_x) {
+// b, k and shortcut_grad may be null.
+template <bool Linear, bool Shortcut>
+void differentiate_rows(const float* __restrict grad, const float* __restrict x, const float* __restrict shortcut,
+                        std::size_t positions, int channels, const NormForm& form, const float* __restrict b,
+                        const float* __restrict k, float* __restrict grad_x, float* __restrict shortcut_grad) {
   const float* __restrict mean = form.mean, * __restrict scale = form.scale, * __restrict shift = form.shift;
   const float* __restrict left = form.left, * __restrict right = form.right;
   for (std::size_t p = 0; p < positions; ++p, x += channels, grad += channels, grad_x += channels) {
-    for (int c = 0; c < channels; ++c) {
-      const float centered = x[c] - mean[c];
-      float dz = grad[c];
-      if (!Linear) {
-        const float l = left[c], r = right[c];
-        dz *= scale[c] * centered + shift[c] > 0 ? r : l;
-      }
-      grad_x[c] = Batch ? scale[c] * dz + (b[c] * centered + k[c]) : scale[c] * dz;
+    const auto dz_of = [&](int c) {
+      if (Linear) return grad[c];
+      float z = scale[c] * (x[c] - mean[c]) + shift[c];
+      if (Shortcut) z += shortcut[c];
+      const float l = left[c], r = right[c];
+      return grad[c] * (z > 0 ? r : l);
+    };
+    if (b != nullptr) {
+      for (int c = 0; c < channels; ++c) grad_x[c] = scale[c] * dz_of(c) + (b[c] * (x[c] - mean[c]) + k[c]);
+    } else {
+      for (int c = 0; c < channels; ++c) grad_x[c] = scale[c] * dz_of(c);
     }
+    if (shortcut_grad != nullptr) {
+      for (int c = 0; c < channels; ++c) shortcut_grad[c] = dz_of(c);
+      shortcut_grad += channels;
+    }
+    if (Shortcut) shortcut += channels;
   }
 }
 
-template <bool Batch>
-void differentiate_rows(const float* grad, const float* x, std::size_t positions, int channels, const NormForm& form,
-                        const float* b, const float* c, float* grad_x) {
-  form.linear ? differentiate_rows<true, Batch>(grad, x, positions, channels, form, b, c, grad_x)
-              : differentiate_rows<false, Batch>(grad, x, positions, channels, form, b, c, grad_x);
-}
-
-void differentiate(const float* grad, const float* x, std::size_t positions, int channels, const NormForm& form,
-                   const float* b, const float* c, float* grad_x) {
-  b != nullptr ? differentiate_rows<true>(grad, x, positions, channels, form, b, c, grad_x)
-               : differentiate_rows<false>(grad, x, positions, channels, form, b, c, grad_x);
+void differentiate(const float* grad, const float* x, const float* shortcut, std::size_t positions, int channels,
+                   const NormForm& form, const float* b, const float* c, float* grad_x, float* shortcut_grad) {
+  if (form.linear) {
+    differentiate_rows<true, false>(grad, x, nullptr, positions, channels, form, b, c, grad_x, shortcut_grad);
+  } else if (shortcut == nullptr) {
+    differentiate_rows<false, false>(grad, x, nullptr, positions, channels, form, b, c, grad_x, shortcut_grad);
+  } else {
+    differentiate_rows<false, true>(grad, x, shortcut, positions, channels, form, b, c, grad_x, shortcut_grad);
+  }
 }

@@ -62,10 +62,10 @@ class Norm:
         shape: n, h, w, channels; pool: as average's shape; parameters: gamma, beta, left, right.
         """
 
-    def forward(self, threads: int, x: int, running_mean: int, running_var: int, saved: int, out: int, taps: int) -> None: ...
+    def forward(self, threads: int, x: int, shortcut: int, running_mean: int, running_var: int, saved: int, out: int, taps: int) -> None: ...
 
-    def backward(self, threads: int, grad: int, x: int, taps: int, saved: int, to: Sequence[int]) -> None:
-        """to: gradients of x, gamma, beta, left, right."""
+    def backward(self, threads: int, grad: int, x: int, shortcut: int, taps: int, saved: int, to: Sequence[int]) -> None:
+        """to: gradients of x, shortcut, gamma, beta, left, right."""
 
 def grad_kernels() -> list[str]:
     """

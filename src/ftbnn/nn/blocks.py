@@ -35,9 +35,7 @@ def _block(x: Tensor, sign: Sign, conv: BConv, norm: nn.Module, act: nn.Module, 
     layers = native.Layers(sign, conv, norm, act)
     if native.fits(x, layers):
         return native.run(x, layers, shortcut)
-    real: Tensor = norm(conv(sign(x)))
-    out: Tensor = act(real if shortcut is None else real + shortcut)
-    return out
+    return normalise(conv(sign(x)), norm, act, _backend(conv), shortcut=shortcut)
 
 
 def _backend(conv: nn.Module) -> Backend:

@@ -1,6 +1,6 @@
-"""BatchNorm with what follows it, a non-linearity or a max-pool, as one operator of the native core.
+"""BatchNorm with what follows it, a shortcut, a non-linearity or a max-pool, as one operator of the native core.
 
-It keeps its input for backward, and of a pool one byte per output; never the normalised map.
+It keeps its input and the shortcut for backward, and of a pool one byte per output; never the normalised map.
 """
 
 from dataclasses import dataclass
@@ -29,19 +29,23 @@ from ftbnn.nn.native_pool import Shape, shape_of
 MOST_TAPS = 256  # the place of a maximum is kept in 8 bits
 
 
-def normalise(x: Tensor, norm: nn.Module, then: nn.Module | None, backend: Backend) -> Tensor:
-    """then(norm(x)), natively where that can be."""
-    if backend != "torch" and is_map(x) and type(norm) is nn.BatchNorm2d and _can_fuse(x, norm, then):
-        return _run(x, norm, then)
-    out: Tensor = norm(x)
+def normalise(
+    x: Tensor, norm: nn.Module, then: nn.Module | None, backend: Backend, *, shortcut: Tensor | None = None
+) -> Tensor:
+    """then(norm(x) + shortcut), natively where that can be."""
+    if backend != "torch" and is_map(x) and type(norm) is nn.BatchNorm2d and _can_fuse(x, norm, then, shortcut):
+        return _run(x, norm, then, shortcut)
+    out: Tensor = norm(x) if shortcut is None else norm(x) + shortcut
     return out if then is None else then(out)
 
 
-def _can_fuse(x: Tensor, norm: nn.BatchNorm2d, then: nn.Module | None) -> bool:
+def _can_fuse(x: Tensor, norm: nn.BatchNorm2d, then: nn.Module | None, shortcut: Tensor | None = None) -> bool:
     layers = (norm,) if then is None else (norm, then)
+    can_pool = shortcut is None and _pool_shape(x, then) is not None
     return (
         norm.num_features == x.shape[1]
-        and (slopes(then, norm.num_features) is not None or _pool_shape(x, then) is not None)
+        and (slopes(then, norm.num_features) is not None or can_pool)
+        and (shortcut is None or (is_map(shortcut) and shortcut.shape == x.shape))
         and all(is_plain(tensor) for layer in layers for tensor in layer.parameters())
         and is_plain(norm.running_mean)
         and not any(is_watched(layer) for layer in layers)
@@ -65,11 +69,13 @@ class _Setting:
     momentum: float
 
 
-def _run(x: Tensor, norm: nn.BatchNorm2d, then: nn.Module | None) -> Tensor:
+def _run(x: Tensor, norm: nn.BatchNorm2d, then: nn.Module | None, shortcut: Tensor | None) -> Tensor:
     share_threads()
     setting = _Setting(_pool_shape(x, then), *statistics(norm, x.numel() // x.shape[1]))
     left, right = slopes(then, norm.num_features) or (None, None)
-    out: Tensor = _Norm.apply(x, norm.weight, norm.bias, left, right, setting)  # type: ignore[no-untyped-call]
+    out: Tensor = _Norm.apply(  # type: ignore[no-untyped-call]
+        x, shortcut, norm.weight, norm.bias, left, right, setting
+    )
     return out
 
 
@@ -78,13 +84,14 @@ class _Norm(torch.autograd.Function):
     def forward(  # noqa: PLR0917 - autograd passes by position
         ctx: Any,
         x: Tensor,
+        shortcut: Tensor | None,
         gamma: Tensor | None,
         beta: Tensor | None,
         left: Tensor | None,
         right: Tensor | None,
         setting: _Setting,
     ) -> Tensor:
-        x = channels_last(x)
+        x, shortcut = channels_last(x), None if shortcut is None else channels_last(shortcut)
         n, channels, h, w = x.shape
         pool = setting.pool
         norm = _native.training.Norm(
@@ -100,25 +107,27 @@ class _Norm(torch.autograd.Function):
         out = empty((n, channels, *size), torch.float32, channels_last=True)
         taps = None if pool is None else empty((n, *size, channels), torch.uint8)
         running = setting.running or (None, None)
-        norm.forward(torch.get_num_threads(), *(address(t) for t in (x, *running, saved, out, taps)))
+        norm.forward(torch.get_num_threads(), *(address(t) for t in (x, shortcut, *running, saved, out, taps)))
         if any(ctx.needs_input_grad):
-            ctx.save_for_backward(x, taps, saved, gamma, beta, left, right)
+            is_linear = left is None and right is None
+            ctx.save_for_backward(x, None if is_linear else shortcut, taps, saved, gamma, beta, left, right)
             ctx.norm = norm
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, taps, saved, *parameters = ctx.saved_tensors
+        x, shortcut, taps, saved, *parameters = ctx.saved_tensors
         needs = ctx.needs_input_grad
         grad = channels_last(grads[0])
         wanted = [
-            empty(tuple(x.shape), torch.float32, channels_last=True) if needs[0] else None,
-            *(torch.empty_like(p) if need else None for p, need in zip(parameters, needs[1:5], strict=True)),
+            empty(tuple(x.shape), torch.float32, channels_last=True) if any(needs[:2]) else None,
+            empty(tuple(x.shape), torch.float32, channels_last=True) if needs[1] else None,
+            *(torch.empty_like(p) if need else None for p, need in zip(parameters, needs[2:6], strict=True)),
         ]
         ctx.norm.backward(
             torch.get_num_threads(),
-            *(address(t) for t in (grad, x, taps, saved)),
+            *(address(t) for t in (grad, x, shortcut, taps, saved)),
             tuple(address(t) for t in wanted),
         )
         return (*wanted, None)

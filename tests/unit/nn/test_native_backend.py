@@ -15,6 +15,7 @@ from ftbnn.nn import (
     PlainStem,
     ProjectionReduction,
     PurifiedStem,
+    native_norm,
     set_backend,
     set_mode,
 )
@@ -88,6 +89,23 @@ def test_real_valued_layers_and_layers_with_hooks_run_in_torch():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not native_calls(network, images)
     assert not native_calls(network.double(), images.double())
+
+
+@pytest.mark.parametrize("activations", ["tanh", "sign", "identity"])
+def test_around_real_valued_weights_norm_shortcut_and_non_linearity_run_natively(activations, monkeypatch):
+    calls, run = [], native_norm._run
+    monkeypatch.setattr(native_norm, "_run", lambda *args: calls.append(args) or run(*args))
+    torch.manual_seed(0)
+    network = build("ftbnn18", classes=3, width=4, stem="small")
+    twin = copy.deepcopy(network)
+    set_backend(network, "native")
+    images, labels = torch.randn(4, 3, 16, 16), torch.tensor([0, 1, 2, 0])
+    for net in (network, twin):
+        set_mode(net, activations=activations, weights="real")
+        nn.functional.cross_entropy(net(images), labels).backward()
+    assert len(calls) == 1 + 16 + 3  # stem, blocks, projections
+    for (path, ours), theirs in zip(network.named_parameters(), twin.parameters(), strict=True):
+        assert (ours.grad - theirs.grad).norm() <= 2e-3 * theirs.grad.norm(), path
 
 
 def test_a_sum_too_large_for_16_bits_runs_in_torch():
