@@ -22,8 +22,7 @@ def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before:
     obstacle = _obstacle(recipe, network, device)
     wanted = before if before is not None and recipe.backend == "auto" else recipe.backend
     if wanted == "auto":
-        is_binary = any(isinstance(m, BConv) and m.mode == "binary" for m in network.modules())
-        wanted = "native" if obstacle is None and is_binary and isa() in FASTER_WITH else "torch"
+        wanted = "native" if obstacle is None and isa() in FASTER_WITH else "torch"
     if wanted.startswith("native") and obstacle is not None:
         raise UserError(f"backend={wanted} {obstacle}; --set backend=torch does")
     if wanted == "native8" and not _native.training.has_byte_kernels():
@@ -32,7 +31,7 @@ def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before:
 
 
 def _obstacle(recipe: Recipe, network: nn.Module, device: torch.device) -> str | None:
-    """Why this cannot be trained natively. Single layers that cannot (real-valued steps, say) simply run in PyTorch."""
+    """Why this cannot be trained natively. Single layers that cannot (real convolutions, say) run in PyTorch."""
     if device.type != "cpu":
         return f"does not train on {device.type}"
     if recipe.precision != "fp32":
