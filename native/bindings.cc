@@ -310,6 +310,7 @@ void translate_mistake(const std::exception_ptr& thrown, void* user_error) {
 
 NB_MODULE(_native, m) {
   m.doc() = "The native core: what the CPU can do.";
+  nb::set_leak_warnings(false);  // of what a script still holds at its end: a loss, and with it the blocks behind it
   m.def("cpu_name", [] { return ftbnn::cpu().name; }, "Brand string of the CPU.");
   m.def(
       "cpu_features", [] { return ftbnn::cpu().features; },

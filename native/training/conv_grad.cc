@@ -202,16 +202,8 @@ struct Slice {
   const Steps& steps;
 };
 
-// One gradient of one group. A slice is packed row by row, then multiplied by numbered tasks, in one round or more;
-// what is in one round may run in any order.
-class Gradient {
- public:
-  virtual ~Gradient() = default;
-  virtual void pack(const Slice& slice, int y) = 0;
-  virtual int rounds() const = 0;
-  virtual int tasks() const = 0;
-  virtual void run(const Slice& slice, int round, int task) = 0;
-};
+// The gradients below are each of one group. A slice is packed row by row, then multiplied by numbered tasks, in one
+// round or more; what is in one round may run in any order.
 
 // Taps that reach a coordinate of the input: those k with (coordinate + pad - k) divisible by the stride.
 struct Tap {
@@ -229,7 +221,7 @@ std::vector<Tap> taps_of(int coordinate, int size, int stride, int pad) {
 
 // Left: gy as [y][column][n][out channel], with as many columns of zeros as the taps reach out. Right: signs of the
 // proxies. A product's rows are positions, and its segments the taps.
-class InputGradient : public Gradient {
+class InputGradient {
  public:
   InputGradient(const ConvShape& shape, const Group& group, const std::uint64_t* inside, float* gx, int slice,
                 const GradKernels& kernels)
@@ -252,7 +244,7 @@ class InputGradient : public Gradient {
   }
   int panels() const { return panels_; }
 
-  void pack(const Slice& slice, int y) override {
+  void pack(const Slice& slice, int y) {
     const int oh = s.oh(), ow = s.ow();
     if (y >= oh) return;
     const std::size_t column = slice.images, row = y * columns_ * column;
@@ -265,10 +257,9 @@ class InputGradient : public Gradient {
     left_.zero(row + (ow - first_column_) * column, (columns_ + first_column_ - ow) * column);
   }
 
-  int rounds() const override { return 1; }
-  int tasks() const override { return divide_up(panels_, BLOCK_PANELS) * s.h * phases(); }
+  int tasks() const { return divide_up(panels_, BLOCK_PANELS) * s.h * phases(); }
 
-  void run(const Slice& slice, int, int task) override {
+  void run(const Slice& slice, int task) {
     const int phase = task % phases(), y = task / phases() % s.h, panel = task / phases() / s.h * BLOCK_PANELS;
     const int ns = slice.images, words = divide_up(s.in, 64);
     std::vector<std::size_t> left_row, right_at;
@@ -355,7 +346,7 @@ class InputGradient : public Gradient {
 
 // Left: gy as [y][out channel][column][n]. Right: codes as [panel][y][phase][column][n][32], where columns one stride
 // apart are neighbours, as those of gy are. A product's rows are out channels, and its segments rows of positions.
-class WeightGradient : public Gradient {
+class WeightGradient {
  public:
   WeightGradient(const ConvShape& shape, const Group& group, const std::uint64_t* codes, bool zero_one, int slice,
                  const GradKernels& kernels, int threads)
@@ -380,15 +371,15 @@ class WeightGradient : public Gradient {
     part_rows_ = static_cast<int>(round_up(static_cast<std::size_t>(divide_up(group.out, parts)), GRAD_ROWS));
   }
 
-  void pack(const Slice& slice, int y) override {
+  void pack(const Slice& slice, int y) {
     if (y < s.oh()) pack_gy(slice, y);
     if (y < s.h) pack_codes(slice, y);
   }
 
-  int rounds() const override { return rounds_; }
-  int tasks() const override { return divide_up(group_.out, part_rows_) * panels_ * taps(); }
+  int rounds() const { return rounds_; }
+  int tasks() const { return divide_up(group_.out, part_rows_) * panels_ * taps(); }
 
-  void run(const Slice& slice, int round, int task) override {
+  void run(const Slice& slice, int round, int task) {
     const int tap = task % taps(), panel = task / taps() % panels_, first = task / taps() / panels_ * part_rows_;
     const int ky = tap / s.kw, kx = tap % s.kw;
     std::vector<std::size_t> left_row, right_at;
@@ -527,6 +518,18 @@ void run_all(Team& team, const List& list, const Count& count, const Body& body)
   team.run(tasks, [&](int task) { dispatch(list, count, task, body); });
 }
 
+// Task 0 of each, task 1 of each, and so on: groups write side by side into the same lines of memory.
+template <typename List, typename Body>
+void run_in_turns(Team& team, const List& list, const Body& body) {
+  int most = 0;
+  for (const auto& one : list) most = std::max(most, one->tasks());
+  const int count = static_cast<int>(list.size());
+  team.run(most * count, [&](int task) {
+    const auto& one = list[static_cast<std::size_t>(task % count)];
+    if (task / count < one->tasks()) body(*one, task / count);
+  });
+}
+
 }  // namespace
 
 double ConvShape::macs() const {
@@ -543,17 +546,14 @@ void gradients(const ConvShape& s, const GradSource& gy, const float* weight, co
   const int size = slice_of(s, kernels);
   std::vector<std::unique_ptr<InputGradient>> inputs;
   std::vector<std::unique_ptr<WeightGradient>> weights;
-  std::vector<Gradient*> all;
   for (const Group& group :
        groups_of(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr)) {
     if (to_input) {
       inputs.push_back(std::make_unique<InputGradient>(s, group, to_input->inside, to_input->gx, size, kernels));
-      all.push_back(inputs.back().get());
     }
     if (to_weight) {
       weights.push_back(std::make_unique<WeightGradient>(s, group, to_weight->codes, to_weight->zero_one, size, kernels,
                                                          team.threads()));
-      all.push_back(weights.back().get());
     }
   }
   run_all(
@@ -561,19 +561,21 @@ void gradients(const ConvShape& s, const GradSource& gy, const float* weight, co
       [](const InputGradient& one, int panel) { one.pack_weights(panel); });
 
   int rounds = 0;
-  for (const Gradient* one : all) rounds = std::max(rounds, one->rounds());
+  for (const auto& one : weights) rounds = std::max(rounds, one->rounds());
   Steps steps(s, kernels);
   for (int first = 0; first < s.n; first += size) {
     Slice slice = {first, std::min(size, s.n - first), nullptr, steps};
     slice.gy = gy(first, slice.images);
     steps.find(slice.gy, slice.images, team);
     team.run(std::max(s.oh(), s.h), [&](int y) {
-      for (Gradient* one : all) one->pack(slice, y);
+      for (const auto& one : inputs) one->pack(slice, y);
+      for (const auto& one : weights) one->pack(slice, y);
     });
+    run_in_turns(team, inputs, [&](InputGradient& one, int task) { one.run(slice, task); });
     for (int round = 0; round < rounds; ++round) {
       run_all(
-          team, all, [round](const Gradient& one) { return round < one.rounds() ? one.tasks() : 0; },
-          [&](Gradient& one, int task) { one.run(slice, round, task); });
+          team, weights, [round](const WeightGradient& one) { return round < one.rounds() ? one.tasks() : 0; },
+          [&](WeightGradient& one, int task) { one.run(slice, round, task); });
     }
   }
   run_all(

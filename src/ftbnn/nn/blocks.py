@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from ftbnn.errors import unknown
@@ -12,6 +11,7 @@ from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.native_call import is_watched
 from ftbnn.nn.native_norm import normalise
 from ftbnn.nn.native_pool import average
+from ftbnn.nn.native_repeat import repeat
 from ftbnn.nn.sign import Sign
 
 ActName = Literal["fprelu", "prelu", "relu", "none"]
@@ -110,8 +110,9 @@ class DuplicateReduction(nn.Module):
         self.act = activation(act, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        twice = torch.cat([x, x], dim=1)
-        shortcut = average(twice, self.shortcut, _backend(self.conv))
+        backend = _backend(self.conv)
+        twice = repeat(x, 2, 0, backend)
+        shortcut = average(twice, self.shortcut, backend)
         return _block(twice, self.sign, self.conv, self.norm, self.act, shortcut=shortcut)
 
 
@@ -123,15 +124,12 @@ class Bridge(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.out_channels = out_channels
-        self.repeats = -(-out_channels // in_channels)
+        self.times, self.rest = divmod(out_channels, in_channels)
         self.sign = Sign()
-        self.conv = BConv(out_channels, out_channels, groups=self.repeats)
+        self.conv = BConv(out_channels, out_channels, groups=-(-out_channels // in_channels))
         self.norm = nn.BatchNorm2d(out_channels)
         self.act = FPReLU(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        # Not one wide tensor that is cut: cat keeps channels last, repeat does not.
-        rest = self.out_channels - (self.repeats - 1) * x.shape[1]
-        wide = torch.cat([x] * (self.repeats - 1) + [x[:, :rest]], dim=1)
+        wide = repeat(x, self.times, self.rest, _backend(self.conv))
         return _block(wide, self.sign, self.conv, self.norm, self.act, shortcut=None)

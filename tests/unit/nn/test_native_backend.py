@@ -21,6 +21,7 @@ from ftbnn.nn import (
 )
 from ftbnn.nn.native import Layers, fits, listeners
 from ftbnn.nn.native_call import SMALL_BYTES, empty
+from ftbnn.nn.native_repeat import repeat
 
 
 def native_calls(network, images):
@@ -106,6 +107,17 @@ def test_around_real_valued_weights_norm_shortcut_and_non_linearity_run_natively
     assert len(calls) == 1 + 16 + 3  # stem, blocks, projections
     for (path, ours), theirs in zip(network.named_parameters(), twin.parameters(), strict=True):
         assert (ours.grad - theirs.grad).norm() <= 2e-3 * theirs.grad.norm(), path
+
+
+@pytest.mark.parametrize(("channels", "wanted"), [(32, 13), (32, 32), (8, 20), (5, 10), (5, 15), (3, 8), (1, 4)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_repeated_channels_and_their_gradients_are_those_of_torch(channels, wanted, layout):
+    torch.manual_seed(0)
+    x = torch.randn(6, channels, 9, 7).to(memory_format=layout).requires_grad_()
+    out, theirs = repeat(x, *divmod(wanted, channels), "native"), x.repeat(1, -(-wanted // channels), 1, 1)[:, :wanted]
+    assert torch.equal(out, theirs)
+    grad = torch.randint(-99, 99, out.shape).float()  # whole numbers: sums in any order are the same
+    assert torch.equal(*(torch.autograd.grad(y, x, grad)[0] for y in (out, theirs)))
 
 
 def test_a_sum_too_large_for_16_bits_runs_in_torch():
