@@ -14,10 +14,11 @@ NAIVE_CIFAR = replace(NAIVE_COSINE, name="naive-cifar", batch_size=128, lr=5e-3,
 NAIVE_MNIST = replace(NAIVE_CIFAR, name="naive-mnist", epochs=10)
 NAIVE_DIGITS = replace(NAIVE_CIFAR, name="naive-digits", epochs=30, batch_size=64)
 
-# For a network that will be used: longer, with softened labels. CIFAR-10 wants its rate: 0.002 and 0.02 both lose.
-BEST_CIFAR = replace(NAIVE_CIFAR, name="best-cifar", epochs=120, warmup_epochs=1.0, label_smoothing=0.1)
-BEST_MNIST = replace(BEST_CIFAR, name="best-mnist", epochs=30, lr=2e-3)
-BEST_DIGITS = replace(BEST_CIFAR, name="best-digits", epochs=100, batch_size=64, lr=2e-3)
+# For a network that will be used: longer, with softened labels. CIFAR-10 wants its rate and small batches: ten epochs
+# at width 16 end at 79.0 %, at 78.1 in batches of 128, and there at 73.4 and 73.3 with rates of 0.002 and 0.02.
+BEST_CIFAR = replace(NAIVE_CIFAR, name="best-cifar", epochs=120, batch_size=64, warmup_epochs=1.0, label_smoothing=0.1)
+BEST_MNIST = replace(BEST_CIFAR, name="best-mnist", epochs=30, batch_size=128, lr=2e-3)
+BEST_DIGITS = replace(BEST_CIFAR, name="best-digits", epochs=100, lr=2e-3)
 
 
 @dataclass(frozen=True)
