@@ -99,7 +99,7 @@ ForwardTimes forward(const Block& b, const float* x, const float* shortcut, floa
   team.run(bits.count(), [&](int piece) {
     const std::size_t first = bits.first(piece);
     rows.pack(x + first * z(s.in), bits.length(piece), s.in, b.bound, codes + first * words,
-              inside != nullptr ? inside + first * words : nullptr);
+              from(inside, first * words));
   });
   times.pack = watch.lap();
 
@@ -117,7 +117,7 @@ ForwardTimes forward(const Block& b, const float* x, const float* shortcut, floa
   team.run(pieces.count(), [&](int piece) {
     wide.run(pieces.length(piece), [&](std::size_t first, std::size_t count, int width) {
       const std::size_t at = (pieces.first(piece) + first) * channels;
-      rows.activate(y + at, shortcut != nullptr ? shortcut + at : nullptr, count, width, form.get(), out + at);
+      rows.activate(y + at, from(shortcut, at), count, width, form.get(), out + at);
     });
   });
   times.activate = watch.lap();
@@ -143,8 +143,7 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
     wide.run(pieces.length(piece), [&](std::size_t first, std::size_t count, int width) {
       const std::size_t at = (pieces.first(piece) + first) * channels;
       std::vector<float> row(4 * z(width));
-      rows.reduce(grad + at, y + at, shortcut != nullptr ? shortcut + at : nullptr, count, width, form.get(),
-                  mean_row.data(), row.data());
+      rows.reduce(grad + at, y + at, from(shortcut, at), count, width, form.get(), mean_row.data(), row.data());
       for (std::size_t k = 0; k < 4; ++k) {
         wide.add(row.data() + k * z(width), width, partial.data() + (4 * z(piece) + k) * channels);
       }
@@ -183,9 +182,8 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
     team.run(slice.count(), [&](int piece) {
       wide.run(slice.length(piece), [&](std::size_t row, std::size_t rows_here, int width) {
         const std::size_t own = (slice.first(piece) + row) * channels, at = start + own;
-        rows.differentiate(grad + at, y + at, shortcut != nullptr ? shortcut + at : nullptr, rows_here, width,
-                           form.get(), form.scale.data(), linear_row.data(), constant_row.data(), scratch.data() + own,
-                           shortcut_grad != nullptr ? shortcut_grad + at : nullptr);
+        rows.differentiate(grad + at, y + at, from(shortcut, at), rows_here, width, form.get(), linear_row.data(),
+                           constant_row.data(), scratch.data() + own, from(shortcut_grad, at));
       });
     });
     times.conv += before;

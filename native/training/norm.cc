@@ -142,8 +142,8 @@ void forward(const Norm& norm, const float* x, const float* shortcut, float* run
     const Pieces pieces(z(norm.n) * z(norm.h) * z(norm.w));
     team.run(pieces.count(), [&](int piece) {
       const std::size_t at = pieces.first(piece) * channels;
-      norm_rows_for(norm.isa).apply(x + at, shortcut != nullptr ? shortcut + at : nullptr, pieces.length(piece),
-                                    norm.channels, form.get(), out + at);
+      norm_rows_for(norm.isa).apply(x + at, from(shortcut, at), pieces.length(piece), norm.channels, form.get(),
+                                    out + at);
     });
     return;
   }
@@ -170,7 +170,7 @@ void backward(const Norm& norm, const float* grad, const float* x, const float* 
   gradient.run(team, [&](int piece, std::size_t first, std::size_t positions, const float* dz) {
     float* part = run.data() + four * z(piece);
     const std::size_t at = first * channels;
-    rows.reduce(dz, x + at, shortcut != nullptr ? shortcut + at : nullptr, positions, norm.channels, form.get(), part);
+    rows.reduce(dz, x + at, from(shortcut, at), positions, norm.channels, form.get(), part);
     for (std::size_t k = 0; k < four; ++k) partial[four * z(piece) + k] += static_cast<double>(part[k]);
   });
   for (std::size_t k = 0; k < partial.size(); ++k) sums[k % four] += partial[k];
@@ -189,10 +189,9 @@ void backward(const Norm& norm, const float* grad, const float* x, const float* 
   if (to.x == nullptr) return;
   gradient.run(team, [&](int, std::size_t first, std::size_t positions_here, const float* dz) {
     const std::size_t at = first * channels;
-    rows.differentiate(dz, x + at, shortcut != nullptr ? shortcut + at : nullptr, positions_here, norm.channels,
-                       form.get(), norm.batch_stats ? linear.data() : nullptr,
-                       norm.batch_stats ? constant.data() : nullptr, to.x + at,
-                       to.shortcut != nullptr ? to.shortcut + at : nullptr);
+    rows.differentiate(dz, x + at, from(shortcut, at), positions_here, norm.channels, form.get(),
+                       norm.batch_stats ? linear.data() : nullptr, norm.batch_stats ? constant.data() : nullptr,
+                       to.x + at, from(to.shortcut, at));
   });
 }
 

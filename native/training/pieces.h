@@ -1,4 +1,5 @@
-// Work cut into pieces: how many and how large is a function of its size alone, never of the number of threads.
+// Work cut into pieces: how many and how large is a function of its size alone, never of the number of threads; and
+// where in an array a piece begins.
 #pragma once
 
 #include <algorithm>
@@ -13,5 +14,11 @@ struct Pieces {
   std::size_t length(int piece) const { return std::min(size, total - first(piece)); }
   std::size_t total, size;
 };
+
+// What is absent stays so.
+template <typename T>
+T* from(T* start, std::size_t at) {
+  return start != nullptr ? start + at : nullptr;
+}
 
 }  // namespace ftbnn::training

@@ -103,8 +103,8 @@ void reduce(const float* grad, const std::int16_t* y, const float* shortcut, std
 template <bool Linear, bool Shortcut, bool Wanted>
 void differentiate_rows(const float* __restrict grad, const std::int16_t* __restrict y,
                         const float* __restrict shortcut, std::size_t positions, int channels,
-                        const BlockAffine& affine, const float* __restrict a, const float* __restrict b,
-                        const float* __restrict k, float* __restrict grad_y, float* __restrict shortcut_grad) {
+                        const BlockAffine& affine, const float* __restrict b, const float* __restrict k,
+                        float* __restrict grad_y, float* __restrict shortcut_grad) {
   const float* __restrict scale = affine.scale, * __restrict shift = affine.shift;
   const float* __restrict left = affine.left, * __restrict right = affine.right;
   for (std::size_t p = 0; p < positions; ++p, y += channels, grad += channels, grad_y += channels) {
@@ -117,7 +117,7 @@ void differentiate_rows(const float* __restrict grad, const std::int16_t* __rest
         const float l = left[c], r = right[c];
         dz *= z > 0 ? r : l;
       }
-      grad_y[c] = a[c] * dz + (b[c] * value + k[c]);
+      grad_y[c] = scale[c] * dz + (b[c] * value + k[c]);
       if (Wanted) shortcut_grad[c] = dz;
     }
     if (Shortcut) shortcut += channels;
@@ -127,22 +127,21 @@ void differentiate_rows(const float* __restrict grad, const std::int16_t* __rest
 
 template <bool Linear, bool Shortcut>
 void differentiate_rows(const float* grad, const std::int16_t* y, const float* shortcut, std::size_t positions,
-                        int channels, const BlockAffine& affine, const float* a, const float* b, const float* c,
-                        float* grad_y, float* shortcut_grad) {
+                        int channels, const BlockAffine& affine, const float* b, const float* c, float* grad_y,
+                        float* shortcut_grad) {
   shortcut_grad != nullptr ? differentiate_rows<Linear, Shortcut, true>(grad, y, shortcut, positions, channels, affine,
-                                                                        a, b, c, grad_y, shortcut_grad)
+                                                                        b, c, grad_y, shortcut_grad)
                            : differentiate_rows<Linear, Shortcut, false>(grad, y, shortcut, positions, channels, affine,
-                                                                         a, b, c, grad_y, shortcut_grad);
+                                                                         b, c, grad_y, shortcut_grad);
 }
 
 void differentiate(const float* grad, const std::int16_t* y, const float* shortcut, std::size_t positions, int channels,
-                   const BlockAffine& affine, const float* a, const float* b, const float* c, float* grad_y,
-                   float* shortcut_grad) {
+                   const BlockAffine& affine, const float* b, const float* c, float* grad_y, float* shortcut_grad) {
   if (affine.linear) {
-    differentiate_rows<true, false>(grad, y, nullptr, positions, channels, affine, a, b, c, grad_y, shortcut_grad);
+    differentiate_rows<true, false>(grad, y, nullptr, positions, channels, affine, b, c, grad_y, shortcut_grad);
   } else if (shortcut != nullptr) {
-    differentiate_rows<false, true>(grad, y, shortcut, positions, channels, affine, a, b, c, grad_y, shortcut_grad);
+    differentiate_rows<false, true>(grad, y, shortcut, positions, channels, affine, b, c, grad_y, shortcut_grad);
   } else {
-    differentiate_rows<false, false>(grad, y, nullptr, positions, channels, affine, a, b, c, grad_y, shortcut_grad);
+    differentiate_rows<false, false>(grad, y, nullptr, positions, channels, affine, b, c, grad_y, shortcut_grad);
   }
 }

@@ -39,10 +39,10 @@ struct BlockRows {
   void (*reduce)(const float* grad, const std::int16_t* y, const float* shortcut, std::size_t positions, int channels,
                  const BlockAffine& affine, const float* mean, float* sums);
 
-  // dz = act'(z) * grad into `shortcut_grad` (not wanted if null), and grad_y = a * dz + b * y + c.
+  // dz = act'(z) * grad into `shortcut_grad` (not wanted if null), and grad_y = scale * dz + b * y + c.
   void (*differentiate)(const float* grad, const std::int16_t* y, const float* shortcut, std::size_t positions,
-                        int channels, const BlockAffine& affine, const float* a, const float* b, const float* c,
-                        float* grad_y, float* shortcut_grad);
+                        int channels, const BlockAffine& affine, const float* b, const float* c, float* grad_y,
+                        float* shortcut_grad);
 };
 
 // The best kernels that a CPU with this ISA can run.

@@ -83,7 +83,7 @@ void reduce(const float* grad, const float* x, const float* shortcut, std::size_
   }
 }
 
-// b, k and shortcut_grad may be null.
+// b and k may be null, and shortcut_grad: the compiler takes what does not change out of the loop.
 template <bool Linear, bool Shortcut>
 void differentiate_rows(const float* __restrict grad, const float* __restrict x, const float* __restrict shortcut,
                         std::size_t positions, int channels, const NormForm& form, const float* __restrict b,
@@ -91,22 +91,19 @@ void differentiate_rows(const float* __restrict grad, const float* __restrict x,
   const float* __restrict mean = form.mean, * __restrict scale = form.scale, * __restrict shift = form.shift;
   const float* __restrict left = form.left, * __restrict right = form.right;
   for (std::size_t p = 0; p < positions; ++p, x += channels, grad += channels, grad_x += channels) {
-    const auto dz_of = [&](int c) {
-      if (Linear) return grad[c];
-      float z = scale[c] * (x[c] - mean[c]) + shift[c];
-      if (Shortcut) z += shortcut[c];
-      const float l = left[c], r = right[c];
-      return grad[c] * (z > 0 ? r : l);
-    };
-    if (b != nullptr) {
-      for (int c = 0; c < channels; ++c) grad_x[c] = scale[c] * dz_of(c) + (b[c] * (x[c] - mean[c]) + k[c]);
-    } else {
-      for (int c = 0; c < channels; ++c) grad_x[c] = scale[c] * dz_of(c);
+    for (int c = 0; c < channels; ++c) {
+      const float centered = x[c] - mean[c];
+      float dz = grad[c];
+      if (!Linear) {
+        float z = scale[c] * centered + shift[c];
+        if (Shortcut) z += shortcut[c];
+        const float l = left[c], r = right[c];
+        dz *= z > 0 ? r : l;
+      }
+      grad_x[c] = b != nullptr ? scale[c] * dz + (b[c] * centered + k[c]) : scale[c] * dz;
+      if (shortcut_grad != nullptr) shortcut_grad[c] = dz;
     }
-    if (shortcut_grad != nullptr) {
-      for (int c = 0; c < channels; ++c) shortcut_grad[c] = dz_of(c);
-      shortcut_grad += channels;
-    }
+    if (shortcut_grad != nullptr) shortcut_grad += channels;
     if (Shortcut) shortcut += channels;
   }
 }
