@@ -82,6 +82,8 @@ Cpu detect() {
   const bool popcnt = feature("popcnt", bit(basic.ecx, 23));
   const bool fma = feature("fma", has_ymm && bit(basic.ecx, 12));
   const bool f16c = feature("f16c", has_ymm && bit(basic.ecx, 29));
+  const bool bmi1 = feature("bmi1", bit(extended.ebx, 3));
+  const bool bmi2 = feature("bmi2", bit(extended.ebx, 8));
   const bool avx2 = feature("avx2", has_ymm && bit(extended.ebx, 5));
   const bool foundation = feature("avx512f", has_zmm && bit(extended.ebx, 16));
   const bool dq = feature("avx512dq", has_zmm && bit(extended.ebx, 17));
@@ -96,7 +98,7 @@ Cpu detect() {
       "amx_int8", may_tile && bit(extended.edx, 25) && tiles_multiply(TileDot::i8) && tiles_multiply(TileDot::u8i8));
   found.amx_bf16 = feature("amx_bf16", may_tile && bit(extended.edx, 22) && tiles_multiply(TileDot::bf16));
 
-  const bool runs_avx2 = popcnt && fma && f16c && avx2;
+  const bool runs_avx2 = popcnt && fma && f16c && bmi1 && bmi2 && avx2;
   const bool runs_avx512 = runs_avx2 && foundation && dq && bw && vl && popcnt512;
   if (runs_avx512 && tile && tile_int8) found.isas.push_back(Isa::amx);
   if (runs_avx512 && bf16) found.isas.push_back(Isa::avx512bf16);

@@ -44,14 +44,4 @@ double amx_int8_roof_gmacs() {
          });
 }
 
-double amx_bf16_roof_gmacs() {
-  constexpr double macs = 4.0 * 16 * 16 * 32;
-  return 1e-9 * macs * steps_per_second([] {
-           Tiles::dot_bf16<0, 4, 6>();
-           Tiles::dot_bf16<2, 5, 6>();
-           Tiles::dot_bf16<1, 4, 7>();
-           Tiles::dot_bf16<3, 5, 7>();
-         });
-}
-
 }  // namespace ftbnn

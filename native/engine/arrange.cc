@@ -83,7 +83,7 @@ std::int32_t popcount(std::uint64_t word) {
 }
 
 // What xor counts for taps outside the image, and the number of channels inside: see kernels/conv_row.h.
-void border_base(const Operator& op, const Shape& in, const Shape& out, OperatorPlan& plan) {
+void border_base(const Operator& op, const Shape& in, const Shape& out, OperatorPlan& plan, Room& room) {
   const Window& w = op.window;
   std::vector<Inside> rows, columns;
   plan.row_class = border_classes(out.h, w.sh, w.kh, w.ph, in.h, rows);
@@ -91,7 +91,7 @@ void border_base(const Operator& op, const Shape& in, const Shape& out, Operator
   plan.row_classes = static_cast<int>(rows.size());
   plan.column_classes = static_cast<int>(columns.size());
   const std::size_t classes = rows.size() * columns.size();
-  if (z(plan.panels) * classes * PANEL > MAX_ARENA_FLOATS) {
+  if (!room.take(z(plan.panels) * classes * PANEL * sizeof(std::int32_t))) {
     throw FormatError(op.path + ": the border would not fit into memory");
   }
   plan.base = AlignedArray<std::int32_t>(z(plan.panels) * classes * PANEL);
@@ -141,7 +141,7 @@ AlignedArray<float> arrange_channels(const OperatorPlan& plan, const float* from
 
 }  // namespace
 
-void arrange(const Model& model, const Operator& op, OperatorPlan& plan) {
+void arrange(const Model& model, const Operator& op, OperatorPlan& plan, Room& room) {
   const Shape &in = model.values[z(op.inputs[0])], &out = model.values[z(op.output)];
   const Groups ins{in.c, op.groups}, outs{out.c, op.groups};
   const bool is_binary = op.kind == Kind::bconv;
@@ -157,6 +157,11 @@ void arrange(const Model& model, const Operator& op, OperatorPlan& plan) {
     if (size > MAX_ARENA_FLOATS) throw FormatError(op.path + ": the weights would not fit into memory");
   }
   plan.macs *= static_cast<std::uint64_t>(taps) * static_cast<std::uint64_t>(out.h) * static_cast<std::uint64_t>(out.w);
+  const bool has_pairs = is_binary && taps > 1 && ins.size(op.groups - 1) <= 32;
+  const std::size_t word = is_binary ? sizeof(std::uint64_t) : sizeof(float);
+  if (!room.take((has_pairs ? 2 : 1) * word * size)) {  // pairs are at most as large as what they are made of
+    throw FormatError(op.path + ": the weights would not fit into memory");
+  }
   plan.scale = arrange_channels(plan, op.tail.scale, 1.0F);
   plan.shift = arrange_channels(plan, op.tail.shift, 0.0F);
   plan.left = arrange_channels(plan, op.tail.left, 1.0F);
@@ -164,8 +169,8 @@ void arrange(const Model& model, const Operator& op, OperatorPlan& plan) {
   if (is_binary) {
     plan.bits = AlignedArray<std::uint64_t>(size);
     arrange_bits(op, plan);
-    if (taps > 1 && ins.size(op.groups - 1) <= 32) plan.pairs = pair_weights(plan.bits, plan.panels, taps);
-    if (!op.zero_one) border_base(op, in, out, plan);
+    if (has_pairs) plan.pairs = pair_weights(plan.bits, plan.panels, taps);
+    if (!op.zero_one) border_base(op, in, out, plan, room);
   } else if (op.weights != nullptr) {
     plan.weights = AlignedArray<float>(size);
     arrange_weights(op, plan);

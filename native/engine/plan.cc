@@ -52,7 +52,7 @@ class Planner {
     sources();
     for (std::size_t k = 0; k < model_.operators.size(); ++k) {
       const Operator& op = model_.operators[k];
-      if (is_convolution(op) || op.kind == Kind::pointwise) arrange(model_, op, plan_.operators[k]);
+      if (is_convolution(op) || op.kind == Kind::pointwise) arrange(model_, op, plan_.operators[k], weight_room_);
     }
     code_planes();
     pools();
@@ -226,6 +226,8 @@ class Planner {
     for (std::size_t k = model_.operators.size(); k-- > 0;) {
       const Operator& op = model_.operators[k];
       if (op.tail.shortcut >= 0) need(op.tail.shortcut);
+      // What nobody reads: a convolution and a channel map leave it out, the others write it, so it must have a place.
+      if (!is_convolution(op) && op.kind != Kind::channels) need(op.output);
       if (op.kind == Kind::bconv) continue;
       if (op.kind == Kind::channels && !plan_.values[z(op.output)].is_needed) {
         plan_.operators[k].is_done = true;
@@ -338,6 +340,7 @@ class Planner {
 
   const Model& model_;
   Plan plan_;
+  Room weight_room_;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "engine/limits.h"
 #include "engine/model.h"
 #include "engine/stem.h"
 #include "kernels/bconv_rows.h"
@@ -112,6 +113,6 @@ Plan make_plan(const Model& model);  // throws FormatError if it would take absu
 CodeImage code_image(const Model& model, const Operator& op, const CodePlane& plane, int group);
 
 // Weights, scales and border constants of a convolution, in the kernels' order (arrange.cc).
-void arrange(const Model& model, const Operator& op, OperatorPlan& plan);
+void arrange(const Model& model, const Operator& op, OperatorPlan& plan, Room& room);
 
 }  // namespace ftbnn

@@ -61,7 +61,7 @@ constexpr Kernels reference = {Isa::portable,        conv_row__reference,    bco
 
 const Kernels& kernels_for(Isa isa) {
   const Kernels* found = table;
-  while (found->isa > isa) ++found;  // Isa counts upwards from portable, each with all that the ones before it have
+  while (found->isa > isa) ++found;  // Isa counts upwards from portable; what a row is made for runs on all above it
   return *found;
 }
 

@@ -532,12 +532,6 @@ void run_in_turns(Team& team, const List& list, const Body& body) {
 
 }  // namespace
 
-double ConvShape::macs() const {
-  double macs = 0;
-  for (const Group& g : groups_of(*this, nullptr, nullptr, nullptr, nullptr)) macs += static_cast<double>(g.in) * g.out;
-  return macs * n * oh() * ow() * kh * kw;
-}
-
 void gradients(const ConvShape& s, const GradSource& gy, const float* weight, const float* tail,
                const std::optional<ToInput>& to_input, const std::optional<ToWeight>& to_weight,
                const GradKernels& kernels, Team& team) {

@@ -26,7 +26,6 @@ struct ConvShape {
 
   int oh() const { return (h + 2 * ph - kh) / sh + 1; }
   int ow() const { return (w + 2 * pw - kw) / sw + 1; }
-  double macs() const;  // multiply-accumulates of one of the three convolutions, taps in the border included
 };
 
 // gy of images first ... first + count - 1: asked for slice by slice, by the calling thread, so that it may be made
@@ -63,16 +62,5 @@ void grad_input(const ConvShape& shape, const float* gy, const float* weight, co
 void grad_weight(const ConvShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
                  const float* weight, const float* tail, float bound, float* gw, float* gtail,
                  const GradKernels& kernels, Team& team);
-
-// The same with the best kernels of an ISA.
-inline void grad_input(const ConvShape& shape, const float* gy, const float* weight, const float* tail,
-                       const std::uint64_t* inside, float* gx, Isa isa, Team& team) {
-  grad_input(shape, gy, weight, tail, inside, gx, grad_kernels_for(isa), team);
-}
-inline void grad_weight(const ConvShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
-                        const float* weight, const float* tail, float bound, float* gw, float* gtail, Isa isa,
-                        Team& team) {
-  grad_weight(shape, gy, codes, zero_one, weight, tail, bound, gw, gtail, grad_kernels_for(isa), team);
-}
 
 }  // namespace ftbnn::training

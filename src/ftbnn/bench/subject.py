@@ -13,13 +13,12 @@ from ftbnn.errors import UserError
 from ftbnn.export import export
 from ftbnn.export.graph import BConv, Graph
 from ftbnn.models import build, find
-from ftbnn.nn import FPReLU, StemName
+from ftbnn.nn import FPReLU, stem_for
 from ftbnn.runtime import load
 from ftbnn.training.run import load_network
 from ftbnn.zoo import resolve
 
 FP32_BYTES = 4
-SMALL_IMAGE = 64  # up to here networks have the stem for small images
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,3 @@ def _of_file(path: Path, width: int | None) -> Subject:
         fp32_bytes=FP32_BYTES * numbers,
         minimum_bytes=FP32_BYTES * (numbers - binary) + binary // 8,
     )
-
-
-def stem_for(side: int) -> StemName:
-    return "small" if side <= SMALL_IMAGE else "imagenet"

@@ -15,7 +15,7 @@ from ftbnn import _native
 from ftbnn.bench.plain import plain
 from ftbnn.errors import UserError
 from ftbnn.models import build, find
-from ftbnn.nn import set_backend
+from ftbnn.nn import set_backend, stem_for
 
 Formulation = Literal["plain", "torch", "native", "native8"]
 FORMULATIONS: tuple[Formulation, ...] = get_args(Formulation)
@@ -33,11 +33,15 @@ class Case:
     classes: int
     threads: int
 
+    def __post_init__(self) -> None:
+        if min(self.image_size, self.classes, self.threads) < 1 or self.batch < 2:
+            raise UserError("image size, classes and threads must be 1 or more, and the batch 2: BatchNorm needs it")
+
     def training(self, formulation: Formulation) -> tuple[nn.Module, Callable[[], None]]:
         """A network and a function that trains it for one step; equal weights and data for every formulation."""
         torch.manual_seed(0)
         entry = find(self.model)
-        stem: Any = ("small" if self.image_size <= 64 else "imagenet") if entry.has_stems else None
+        stem = stem_for(self.image_size) if entry.has_stems else None
         network = build(self.model, classes=self.classes, width=self.width, stem=stem)
         if formulation == "plain":
             network = plain(network)
@@ -56,6 +60,11 @@ class Case:
             optimizer.step()
 
         return network, run
+
+
+def check_rounds(rounds: int) -> None:
+    if rounds < 1:
+        raise UserError(f"--rounds must be 1 or more, not {rounds}")
 
 
 def _status_mb(field: str) -> float:
@@ -91,10 +100,7 @@ def _isa(formulation: Formulation) -> str:
 
 def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
     """A row per formulation. The rounds are interleaved, so that a slow moment of the machine meets all alike."""
-    if min(case.image_size, case.classes, case.threads, rounds) < 1 or case.batch < 2:
-        raise UserError(
-            "image size, classes, threads and rounds must be 1 or more, and the batch 2: BatchNorm needs it"
-        )
+    check_rounds(rounds)
     _native.isa_in_use()  # a wrong FTBNN_ISA is said before anything is measured
     torch.set_num_threads(case.threads)
     has_all = _native.training.has_byte_kernels()

@@ -13,7 +13,7 @@ from ftbnn.nn.blocks import (
 from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.mode import set_mode
 from ftbnn.nn.sign import Sign, sign
-from ftbnn.nn.stems import PlainStem, PurifiedStem, StemName
+from ftbnn.nn.stems import PlainStem, PurifiedStem, StemName, stem_for
 
 __all__ = [
     "ActName",
@@ -33,4 +33,5 @@ __all__ = [
     "set_backend",
     "set_mode",
     "sign",
+    "stem_for",
 ]

@@ -33,7 +33,7 @@ def activation(name: ActName, channels: int) -> nn.Module:
 def _block(x: Tensor, sign: Sign, conv: BConv, norm: nn.Module, act: nn.Module, *, shortcut: Tensor | None) -> Tensor:
     """What every block computes, by the backend of its convolution."""
     layers = native.Layers(sign, conv, norm, act)
-    if native.fits(x, layers):
+    if native.fits(x, layers, shortcut):
         return native.run(x, layers, shortcut)
     return normalise(conv(sign(x)), norm, act, _backend(conv), shortcut=shortcut)
 

@@ -20,9 +20,24 @@ def is_plain(tensor: Tensor | None) -> bool:
     return tensor is None or (tensor.dtype == torch.float32 and tensor.device.type == "cpu")
 
 
+def is_dense(tensor: Tensor | None) -> bool:
+    """Plain, and its numbers one after the other."""
+    return tensor is None or (is_plain(tensor) and tensor.is_contiguous())
+
+
+def dense(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
+
+
 def is_watched(module: nn.Module) -> bool:
+    """Whether somebody wants this module itself to be called: hooks, or a forward of their own put into its place."""
     return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in vars(module)
+        or torch.nn.modules.module._has_any_global_hook()  # type: ignore[no-untyped-call]
     )
 
 
@@ -46,7 +61,7 @@ def slopes(act: nn.Module | None, channels: int) -> tuple[Tensor | None, Tensor 
     if act is None or type(act) is nn.Identity:
         return None, None
     if type(act) is nn.ReLU:
-        return torch.zeros(channels), None
+        return torch.zeros(channels, dtype=torch.float32, device="cpu"), None
     if type(act) is nn.PReLU and act.num_parameters == channels:
         return act.weight, None
     if type(act) is FPReLU and act.channels == channels:
@@ -66,7 +81,7 @@ def statistics(norm: nn.BatchNorm2d, positions: int) -> Statistics:
         if norm.momentum is None:
             momentum = 1.0 / float(norm.num_batches_tracked)
     batch_stats = norm.training or mean is None or var is None
-    if norm.training and positions == 1:
+    if batch_stats and positions == 1:
         raise ValueError("Expected more than 1 value per channel when training")
     keeps = mean is not None and var is not None and (norm.track_running_stats or not batch_stats)
     return batch_stats, (mean, var) if keeps else None, norm.eps, momentum  # type: ignore[return-value]
@@ -91,7 +106,7 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = F
     size = math.prod(shape) * dtype.itemsize
     if size < SMALL_BYTES:
         layout = torch.channels_last if channels_last else torch.contiguous_format
-        return torch.empty(shape, dtype=dtype, memory_format=layout)
+        return torch.empty(shape, dtype=dtype, device="cpu", memory_format=layout)
     # No view of another tensor: autograd adds a second gradient in place only to what owns its memory alone.
     block = _native.training.take_block(size).view(_NUMPY[dtype])
     if not channels_last:

@@ -3,6 +3,7 @@
 It keeps its input and the shortcut for backward, and of a pool one byte per output; never the normalised map.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,9 @@ from ftbnn.nn.bconv import Backend
 from ftbnn.nn.native_call import (
     address,
     channels_last,
+    dense,
     empty,
+    is_dense,
     is_map,
     is_plain,
     is_transformed,
@@ -47,7 +50,8 @@ def _can_fuse(x: Tensor, norm: nn.BatchNorm2d, then: nn.Module | None, shortcut:
         and (slopes(then, norm.num_features) is not None or can_pool)
         and (shortcut is None or (is_map(shortcut) and shortcut.shape == x.shape))
         and all(is_plain(tensor) for layer in layers for tensor in layer.parameters())
-        and is_plain(norm.running_mean)
+        and is_dense(norm.running_mean)
+        and is_dense(norm.running_var)
         and not any(is_watched(layer) for layer in layers)
         and not is_transformed()
     )
@@ -67,6 +71,18 @@ class _Setting:
     running: tuple[Tensor, Tensor] | None
     eps: float
     momentum: float
+
+    def norm(self, shape: torch.Size, parameters: Sequence[Tensor | None]) -> _native.training.Norm:
+        """Keeps addresses, so it is made where they are used: autograd may move what it saves between the two."""
+        n, channels, h, w = shape
+        return _native.training.Norm(
+            (n, h, w, channels),
+            self.pool,
+            batch_stats=self.batch_stats,
+            eps=self.eps,
+            momentum=self.momentum,
+            parameters=tuple(address(p) for p in parameters),
+        )
 
 
 def _run(x: Tensor, norm: nn.BatchNorm2d, then: nn.Module | None, shortcut: Tensor | None) -> Tensor:
@@ -92,26 +108,20 @@ class _Norm(torch.autograd.Function):
         setting: _Setting,
     ) -> Tensor:
         x, shortcut = channels_last(x), None if shortcut is None else channels_last(shortcut)
+        parameters = tuple(dense(p) for p in (gamma, beta, left, right))
         n, channels, h, w = x.shape
         pool = setting.pool
-        norm = _native.training.Norm(
-            (n, h, w, channels),
-            pool,
-            batch_stats=setting.batch_stats,
-            eps=setting.eps,
-            momentum=setting.momentum,
-            parameters=tuple(address(p) for p in (gamma, beta, left, right)),
-        )
         size = (h, w) if pool is None else pool[3:5]
-        saved = torch.empty(4, channels)
+        saved = empty((4, channels), torch.float32)
         out = empty((n, channels, *size), torch.float32, channels_last=True)
         taps = None if pool is None else empty((n, *size, channels), torch.uint8)
         running = setting.running or (None, None)
+        norm = setting.norm(x.shape, parameters)
         norm.forward(torch.get_num_threads(), *(address(t) for t in (x, shortcut, *running, saved, out, taps)))
         if any(ctx.needs_input_grad):
             is_linear = left is None and right is None
-            ctx.save_for_backward(x, None if is_linear else shortcut, taps, saved, gamma, beta, left, right)
-            ctx.norm = norm
+            ctx.save_for_backward(x, None if is_linear else shortcut, taps, saved, *parameters)
+            ctx.setting = setting
         return out
 
     @staticmethod
@@ -125,7 +135,7 @@ class _Norm(torch.autograd.Function):
             empty(tuple(x.shape), torch.float32, channels_last=True) if needs[1] else None,
             *(torch.empty_like(p) if need else None for p, need in zip(parameters, needs[2:6], strict=True)),
         ]
-        ctx.norm.backward(
+        ctx.setting.norm(x.shape, parameters).backward(
             torch.get_num_threads(),
             *(address(t) for t in (grad, x, shortcut, taps, saved)),
             tuple(address(t) for t in wanted),

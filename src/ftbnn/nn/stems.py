@@ -11,6 +11,12 @@ from ftbnn.nn.native_norm import normalise
 
 StemName = Literal["imagenet", "small"]
 STEMS: tuple[StemName, ...] = ("imagenet", "small")
+LARGEST_SMALL_IMAGE = 64  # up to here the stem keeps the resolution
+
+
+def stem_for(image_size: int) -> StemName:
+    """The stem that a network gets where none is asked for."""
+    return "small" if image_size <= LARGEST_SMALL_IMAGE else "imagenet"
 
 
 def _check(stem: str) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ftbnn import _native
 from ftbnn.data.batches import Batch, Batches
 from ftbnn.errors import Stopped, UserError
 from ftbnn.nn import set_backend
@@ -110,6 +111,7 @@ class Loop:
 
     def _train_epoch(self, stop: StopSignals) -> None:
         self.network.train()
+        _native.training.release_blocks()  # before workers are forked: pages that they share are copied when written
         epoch, finished = self.at.epoch, time.monotonic()
         for batch in self.train_batches.epoch(epoch, start=self.at.step):
             rate = learning_rate(self.recipe, self._global_step(), len(self.train_batches))
@@ -218,6 +220,7 @@ class Loop:
         return images.to(self.device, non_blocking=True, memory_format=self.memory_format)
 
     def _finish_epoch(self, seconds: float, pace: float) -> None:
+        _native.training.release_blocks()
         scores = evaluate(
             self.network,
             self.val_batches,

@@ -1,5 +1,6 @@
 """Training and evaluating by name: model, data and recipe put together, for the command line and the experiments."""
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,13 @@ from ftbnn.models import build
 from ftbnn.models.own import is_own, parameters_of
 from ftbnn.models.registry import find as find_model
 from ftbnn.models.skeleton import skeleton
-from ftbnn.nn import StemName, set_backend
+from ftbnn.nn import StemName, set_backend, stem_for
 from ftbnn.training import recipes
 from ftbnn.training.fit import fit, with_settings
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
 from ftbnn.training.run import ModelSpec, load_network
 from ftbnn.training.scores import evaluate
-
-LARGEST_SMALL_IMAGE = 64  # up to here the stem keeps the resolution
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,17 @@ def plan(
             if key in takes or (value is not None and key in ("width", "stem"))
         }
     elif (entry := find_model(model)).has_stems:
-        small = "small" if spec.image_size <= LARGEST_SMALL_IMAGE else "imagenet"
         default_width = recipes.DEFAULT_WIDTH.get(data) if entry.width is not None else None
-        chosen |= {"width": default_width if width is None else width, "stem": stem or small}
+        chosen |= {"width": default_width if width is None else width, "stem": stem or stem_for(spec.image_size)}
     model_spec = ModelSpec(model, chosen)
-    with skeleton():
-        network = model_spec.build()
-    count(network, (spec.channels, spec.image_size, spec.image_size))
+    try:
+        with skeleton():
+            network = model_spec.build()
+        count(network, (spec.channels, spec.image_size, spec.image_size))
+    except UserError as error:
+        if not is_own(model):
+            raise
+        warnings.warn(f"not checked before training: {error}", stacklevel=2)  # it may still run with real numbers
     safe = model.replace("/", "-").replace(":", "-")
     return Plan(model_spec, source, resolved, out or Path("runs") / f"{safe}-{data}")
 
@@ -126,13 +129,19 @@ def _torchvision_resnet(path: Path, state: dict[str, Any]) -> nn.Module:
     return network.eval()
 
 
+def load_for_scores(path: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """As `load_network`, with the backend it was trained with: it gives the same floats as at the end of its epoch."""
+    network, state = load_network(path)
+    if Recipe.from_json(state["recipe"]).backend.startswith("native"):
+        set_backend(network, "native")
+    return network, state
+
+
 def evaluate_named(
     path: Path, data: str | None, data_dir: Path | None, *, workers: int = 0, batch_size: int = 256
 ) -> dict[str, Any]:
     """Loss and accuracy of a run's best epoch, or of a checkpoint, on the test split of its data or of another."""
-    network, state = load_network(path)
-    if Recipe.from_json(state["recipe"]).backend.startswith("native"):  # the same floats as at the end of the epoch
-        set_backend(network, "native")
+    network, state = load_for_scores(path)
     saved = state["spec"]
     if data is None and saved is None:
         raise UserError(f"{path} was trained on data of your own; say which data with --data")

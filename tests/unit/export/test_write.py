@@ -1,6 +1,7 @@
 import errno
 import hashlib
 import os
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,10 +13,12 @@ from torch import nn
 from ftbnn.budget import count
 from ftbnn.errors import UserError
 from ftbnn.export import ExportError, export
-from ftbnn.export.graph import Graph, Pointwise, Value
+from ftbnn.export.graph import AverageTo, Graph, Pointwise, Value, Window
+from ftbnn.export.graph import BConv as BinaryConv
 from ftbnn.export.write import InputInfo, encode
 from ftbnn.models import build
 from ftbnn.nn import BConv, FPReLU, Sign
+from ftbnn.runtime import FormatError, load
 
 # Scales and shifts are rounded to float32 (6e-8) and depth adds up a few of these.
 FLOAT32_ROUNDING = 1e-5
@@ -40,6 +43,27 @@ def test_dyadic_networks_agree_to_the_last_bit(name, stem):
         torch.testing.assert_close(found, expected, rtol=FLOAT64_ROUNDING, atol=FLOAT64_ROUNDING)
     else:
         assert torch.equal(found, expected)
+
+
+INFO = InputInfo("hand-made", (0.0,), (1.0,), 1, ())
+
+
+def test_a_value_that_nobody_reads_has_a_place():
+    """Our exporter writes none; what a file says must not decide where the engine writes."""
+    image, unread, out = Value(1, 1, 1), Value(1, 1000, 1000), Value(1, 1, 1)
+    graph = Graph(image, out, (AverageTo("dead", (image,), unread), Pointwise("copy", (image,), out)))
+    answer = load(encode(graph, INFO))(np.full((1, 1, 1, 1), 3.0, np.float32))
+    assert answer.item() == 3.0
+
+
+def test_a_small_file_does_not_ask_for_gigabytes():
+    """One megabyte of bits is two gigabytes once each of its groups has a panel of the kernels."""
+    image, out = Value(4096, 1, 1), Value(4096, 1, 1)
+    window = Window((63, 31), (1, 1), (31, 15))
+    bits = (np.zeros((4096, 1, 63, 31), bool),)
+    conv = BinaryConv("b", (image,), out, window=window, groups=4096, zero_one=True, positive=bits)
+    with pytest.raises(FormatError, match="would not fit into memory"):
+        load(encode(Graph(image, out, (conv,)), replace(INFO, mean=(0.0,) * 4096, std=(1.0,) * 4096)))
 
 
 def tiny():

@@ -123,7 +123,77 @@ def test_repeated_channels_and_their_gradients_are_those_of_torch(channels, want
 def test_a_sum_too_large_for_16_bits_runs_in_torch():
     block = BasicBlock(4000, act="none", follows_relu=False)
     set_backend(block, "native")
-    assert not fits(torch.zeros(1, 4000, 1, 1), Layers(block.sign, block.conv, block.norm, block.act))
+    x = torch.zeros(1, 4000, 1, 1)
+    assert not fits(x, Layers(block.sign, block.conv, block.norm, block.act), x)
+
+
+def test_a_shortcut_of_another_shape_is_left_to_torch():
+    """It says that the shapes differ; the native core would read and write beside them."""
+    x = torch.randn(2, 8, 6, 6)
+    for conv in (BConv(8, 8, kernel_size=2), BConv(8, 8, stride=2)):
+        block = BasicBlock(8, act="relu", follows_relu=False)
+        block.conv = conv
+        set_backend(block, "native")
+        with pytest.raises(RuntimeError, match="size of tensor"):
+            block(x)
+    broad = ProjectionReduction(4, act="relu", follows_relu=False)
+    broad.shortcut = nn.Conv2d(4, 8, 6, bias=False)  # one position, as wide as torch makes it
+    set_backend(broad, "native")
+    twin = copy.deepcopy(broad)
+    set_backend(twin, "torch")
+    torch.testing.assert_close(broad(x[:, :4]), twin(x[:, :4]))
+
+
+def test_a_kernel_too_large_for_the_gradients_runs_in_torch():
+    block = BasicBlock(4, act="relu", follows_relu=False)
+    block.conv = BConv(4, 4, kernel_size=13)
+    set_backend(block, "native")
+    assert not native_calls(block, torch.randn(2, 4, 8, 8))
+    block(torch.randn(2, 4, 8, 8)).sum().backward()
+
+
+@pytest.mark.parametrize("act", ["relu", "fprelu"])
+def test_recomputed_blocks_have_the_same_gradients(act):
+    """Checkpointing drops what forward saved; backward must not remember where it was."""
+    torch.manual_seed(0)
+    network = nn.Sequential(*(BasicBlock(64, act=act, follows_relu=False) for _ in range(3)))
+    twin = copy.deepcopy(network)
+    x = torch.randn(4, 64, 9, 9)
+    for net in (network, twin):
+        set_backend(net, "native")
+    network(x).square().sum().backward()
+    torch.utils.checkpoint.checkpoint(twin, x, use_reentrant=False).square().sum().backward()
+    for ours, theirs in zip(network.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_parameters_that_are_not_dense_are_read_right():
+    torch.manual_seed(0)
+    block, x = BasicBlock(8, act="fprelu", follows_relu=False), torch.randn(2, 8, 5, 5)
+    set_backend(block, "native")
+    wide = torch.randn(8, 3)
+    given = {"norm.weight": wide[:, 0], "norm.bias": torch.randn(1).expand(8)}
+    dense = {key: value.contiguous() for key, value in given.items()}
+    assert torch.equal(*(torch.func.functional_call(block, parameters, x) for parameters in (given, dense)))
+
+
+def test_a_default_type_changes_nothing():
+    block = BasicBlock(8, act="relu", follows_relu=False)
+    set_backend(block, "native")
+    x = torch.randn(2, 8, 5, 5)
+    expected = block.eval()(x)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert torch.equal(block(x), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_forward_put_in_its_place_is_called():
+    block = BasicBlock(8, act="relu", follows_relu=False)
+    set_backend(block, "native")
+    block.act.forward = lambda x: x * 0
+    assert not block(torch.randn(2, 8, 5, 5)).any()
 
 
 def test_one_value_per_channel_is_refused_as_batch_norm_does():
@@ -131,6 +201,9 @@ def test_one_value_per_channel_is_refused_as_batch_norm_does():
     set_backend(block, "native")
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         block(torch.zeros(1, 4, 1, 1))
+    block.norm = nn.BatchNorm2d(4, track_running_stats=False)
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        block.eval()(torch.zeros(1, 4, 1, 1))
 
 
 def test_accumulated_gradients_add_up():

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from ftbnn.bench.subject import Subject, enliven, stem_for
+from ftbnn.bench.subject import Subject, enliven
 from ftbnn.errors import UserError
 from ftbnn.export import export_onnx
 from ftbnn.models import ResNet
+from ftbnn.nn import stem_for
 
 NAME = "resnet18"
 CALIBRATION_IMAGES = 8
