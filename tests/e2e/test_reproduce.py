@@ -15,6 +15,7 @@ from ftbnn.experiments.report import ORDER
 from ftbnn.experiments.reproduce import EXPERIMENTS
 from ftbnn.experiments.result import read
 from ftbnn.experiments.scales import SCALES
+from ftbnn.training.loop import Loop
 
 ENV = os.environ | {"OMP_NUM_THREADS": "1"}
 QUICK = ["--scale", "quick", "--threads", "1"]
@@ -58,7 +59,7 @@ def test_a_result_has_what_the_report_needs(results, what):
     result = read(results / what)
     assert result["what"] == what
     assert result["runs_finished"] == result["runs_planned"] == len(result["runs"]) > 0
-    assert result["command"].startswith(f"ftbnn reproduce {what} --scale quick")
+    assert result["command"].startswith(f"ftbnn reproduce {what} --out my/{what} --scale quick")
     assert result["machine"]["cpu"]
     assert result["tables"][0]["rows"]
     assert result["pictures"]
@@ -201,12 +202,51 @@ def test_a_result_without_its_runs_is_not_lost(results, tmp_path, capsys):
     assert read(out)["tables"] == read(results / "table2")["tables"]
 
 
-def test_a_run_that_diverges_is_a_result(tmp_path, capsys):
-    words = ["reproduce", "table2", *QUICK, "--set", "max_loss=0.1", "--out", str(tmp_path / "t")]
+def test_what_is_kept_is_not_dropped(results, tmp_path, capsys):
+    for what in ("figure2", "deploy"):
+        (tmp_path / what).mkdir()
+        (tmp_path / what / "result.json").write_bytes((results / what / "result.json").read_bytes())
+    keep = lambda what, *more: main(  # noqa: E731
+        ["reproduce", what, *QUICK, *more, "--out", str(tmp_path / what), "--keep"]
+    )
+    assert keep("figure2", "--seeds", "1") == 2
+    assert "would be lost" in capsys.readouterr().err
+    assert keep("deploy") == 0
+    assert read(tmp_path / "deploy")["tables"] == read(results / "deploy")["tables"]
+
+
+def test_a_run_tells_what_it_was_trained_with(results):
+    record = next(run for run in read(results / "table1")["runs"] if run["variant"] == "ftbnn18-multi-step")
+    assert len(record["backends"]) == 3
+    assert set(record["backends"]) <= {"torch", "native"}
+    assert record["environment"]["isa"]
+    assert record["best_top1"] == max(row["val_top1"] for row in record["epochs"][-1:]), "of the binary step alone"
+
+
+def test_a_signal_between_the_last_step_and_the_next_run_is_not_lost(tmp_path, monkeypatch):
+    """The run that is done has nothing to stop; the queue around it has."""
+    monkeypatch.setattr(Loop, "_finish_epoch", _finish_and_ask(Loop._finish_epoch))
+    words = ["reproduce", "figure2", *QUICK, "--set", "epochs=1", "--out", str(tmp_path / "f")]
+    assert main(words) == 128 + signal.SIGTERM
+    assert len(list(tmp_path.glob("f/runs/*/outcome.json"))) == 1
+
+
+def _finish_and_ask(finish):
+    def asked(self, *given):
+        finish(self, *given)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    return asked
+
+
+@pytest.mark.parametrize("what", ["table2", "figure1", "figure2", "deploy"])
+def test_a_run_that_diverges_is_a_result(what, tmp_path, capsys):
+    words = ["reproduce", what, *QUICK, "--seeds", "1", "--set", "max_loss=0.1", "--out", str(tmp_path / "t")]
     assert main(words) == 0
-    (record,) = read(tmp_path / "t")["runs"]
+    record, *others = read(tmp_path / "t")["runs"]
     assert record["state"] == "diverged"
     assert record["story"].startswith("the loss is")
     assert str(tmp_path) not in json.dumps(record)
     assert main(words) == 0, "and it is not tried again"
-    assert "1 of 1 runs are there already" in capsys.readouterr().err
+    count = 1 + len(others)
+    assert f"{count} of {count} runs are there already" in capsys.readouterr().err

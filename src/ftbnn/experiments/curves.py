@@ -5,19 +5,25 @@ from typing import Any
 
 import numpy as np
 
+from ftbnn.experiments.queue import Record
 
-def curves(axes: Any, groups: Mapping[str, Sequence[dict[str, Any]]], *, train: bool = False) -> None:
-    """Test top-1 (solid, right) and training loss (dashed, left) over the epochs; the mean over a group's records.
 
-    `train` draws training top-1 (dotted) in the place of the loss.
+def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, train: bool = False) -> None:
+    """Test top-1 (solid, right) and training loss (dashed, left) over the epochs; the mean over a variant's records.
+
+    `labels` are of variants; `train` draws training top-1 (dotted) in the place of the loss.
     """
+    finished = [record for record in records if not record["story"]]
+    groups = {label: [one for one in finished if one["variant"] == variant] for variant, label in labels.items()}
+    if not any(groups.values()):
+        return
     accuracies = axes if train else axes.twinx()
-    for index, (label, records) in enumerate(groups.items()):
-        shortest = min(len(record["epochs"]) for record in records)
+    for index, (label, done) in enumerate((label, done) for label, done in groups.items() if done):
+        shortest = min(len(record["epochs"]) for record in done)
         epochs, color = range(1, shortest + 1), f"C{index}"
 
-        def mean(key: str, records: Sequence[dict[str, Any]] = records, count: int = shortest) -> Any:
-            return np.mean([[row[key] for row in record["epochs"][:count]] for record in records], axis=0)
+        def mean(key: str, done: Sequence[Record] = done, count: int = shortest) -> Any:
+            return np.mean([[row[key] for row in record["epochs"][:count]] for record in done], axis=0)
 
         tests = mean("val_top1")
         accuracies.plot(epochs, tests, ".-", color=color, label=f"{label}: {tests[-1]:.2f} %")

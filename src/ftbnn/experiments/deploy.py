@@ -1,6 +1,8 @@
 """Deployment: each trained network as one file in the native engine: size, agreement and latency beside its peers."""
 
+import hashlib
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from ftbnn.bench.net import Comparison, compare
 from ftbnn.drawing import canvas
 from ftbnn.experiments.deploying import compare_file, export_run, last_checkpoint
 from ftbnn.experiments.queue import OUTCOME, Ask, Job, Record
-from ftbnn.experiments.result import Column, Picture, Shown, Table, dumps
+from ftbnn.experiments.result import FILE, Column, Picture, Shown, Table, dumps, read
 from ftbnn.experiments.table3 import job
 from ftbnn.export import ExportError
 from ftbnn.files import write_atomically
@@ -20,9 +22,12 @@ ABOUT = (
     "Every network (but the toys) that the other experiments have trained on the same data (seed 0, last epoch), "
     "packed into one file and run by the native engine: its accuracy and its answers over the whole test set beside "
     "those of the checkpoint, and the latency of one image on one thread beside the fastest of ONNX Runtime, OpenVINO "
-    "and PyTorch, for the same binary network and for a real-valued ResNet-18 of the same width (`ftbnn bench net`)."
+    "and PyTorch, for the same binary network and for a real-valued ResNet-18 of the same width (`ftbnn bench net`). "
+    "A folder without such runs gets the baseline's; `ftbnn reproduce table3` beside it makes the others."
 )
 ROUNDS = 5
+
+Row = dict[str, Any]
 
 
 def jobs(ask: Ask) -> list[Job]:
@@ -30,7 +35,8 @@ def jobs(ask: Ask) -> list[Job]:
 
 
 def show(ask: Ask, records: Sequence[Record]) -> Shown:  # noqa: ARG001 - it takes the runs of all experiments
-    rows = [_row(place, record, ask) for place, record in _finished(ask)]
+    measured = [_row(place, record, ask) for place, record in _finished(ask)]
+    rows = list((_by_network(_written(ask)) | _by_network(measured)).values())
     columns = (
         Column("network", "network"),
         Column("checkpoint_top1", f"checkpoint top-1 ({ask.data})", ".2f"),
@@ -41,10 +47,13 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:  # noqa: ARG001 - it tak
         Column("native_ms", "native ms", ".3f"),
         Column("binary_ms", "same network, best peer ms", ".3f"),
         Column("binary_engine", "which"),
-        Column("fp32_ms", "fp32 ResNet-18 ms", ".3f"),
-        Column("int8_ms", "int8 ResNet-18 ms", ".3f"),
+        Column("fp32_ms", "fp32 ResNet-18, best peer ms", ".3f"),
+        Column("fp32_engine", "which"),
+        Column("int8_ms", "int8 ResNet-18, best peer ms", ".3f"),
+        Column("int8_engine", "which"),
     )
-    caption = f"One image of {ask.data}, one thread, least over the turns; kernels: {_native.isa_in_use()}"
+    kernels = ", ".join(dict.fromkeys(row["measured_on"]["isa"] for row in rows if "measured_on" in row))
+    caption = f"One image of {ask.data}, one thread, least over the turns; kernels: {kernels}"
     pictures = []
     if rows:
         _draw(ask, rows)
@@ -65,18 +74,31 @@ def _finished(ask: Ask) -> list[tuple[Path, Record]]:
     return list(found.values())
 
 
-def _row(run: Path, record: Record, ask: Ask) -> dict[str, Any]:
-    """Measured once: the row is kept beside the file."""
+def _written(ask: Ask) -> list[Row]:
+    """The rows that stand in result.json: those of runs that are not here any more stay."""
+    if not (ask.out / FILE).exists():
+        return []
+    return [row for table in read(ask.out)["tables"] if table["name"] == "deploy" for row in table["rows"]]
+
+
+def _by_network(rows: Sequence[Row]) -> dict[str, Row]:
+    return {row["network"]: row for row in rows}
+
+
+def _row(run: Path, record: Record, ask: Ask) -> Row:
+    """Measured once for a checkpoint on a machine: the row is kept beside the file."""
     folder = ask.out / "runs" / "files"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{run.parent.parent.name}-{record['name']}"
-    kept = folder / f"{name}.json"
+    checkpoint, file, kept = last_checkpoint(run), folder / f"{name}.ftbnn", folder / f"{name}.json"
+    digest = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
+    measured_on = {"cpu": _native.cpu_name(), "isa": _native.isa_in_use(), "checkpoint": digest}
     if kept.exists():
-        row: dict[str, Any] = json.loads(kept.read_text())
-        return row
-    checkpoint, file = last_checkpoint(run), folder / f"{name}.ftbnn"
+        row: Row = json.loads(kept.read_text())
+        if row.get("measured_on") == measured_on:
+            return row
     width = record["made_of"]["settings"].get("width")
-    row = {"network": record["variant"] + (f", width {width}" if width else "")}
+    row = {"network": record["variant"] + (f", width {width}" if width else ""), "measured_on": measured_on}
     try:
         report = export_run(checkpoint, file)
     except ExportError:
@@ -88,10 +110,10 @@ def _row(run: Path, record: Record, ask: Ask) -> dict[str, Any]:
     return row
 
 
-def _latencies(file: Path, width: int) -> dict[str, Any]:
+def _latencies(file: Path, width: int) -> Row:
     """The least milliseconds of an image: ours, and the fastest peer's of each precision."""
-    measured = compare(Comparison(names=[str(file)], rounds=ROUNDS, width=width), lambda _: None).rows
-    row: dict[str, Any] = {"native_ms": next(r["min_ms"] for r in measured if r["engine"] == "ftbnn")}
+    measured = compare(Comparison(names=[str(file)], rounds=ROUNDS, width=width), _say).rows
+    row: Row = {"native_ms": next(r["min_ms"] for r in measured if r["engine"] == "ftbnn")}
     for precision in ("binary", "fp32", "int8"):
         rivals = [r for r in measured if r["engine"] != "ftbnn" and r["precision"] == precision]
         if rivals:
@@ -100,7 +122,13 @@ def _latencies(file: Path, width: int) -> dict[str, Any]:
     return row
 
 
-def _draw(ask: Ask, rows: Sequence[dict[str, Any]]) -> None:
+def _say(line: str) -> None:
+    """Which peers are missing; the bar tells the rest."""
+    if "left out" in line:
+        print(f"deploy: {line}", file=sys.stderr)
+
+
+def _draw(ask: Ask, rows: Sequence[Row]) -> None:
     ways = {
         "native_ms": "native",
         "binary_ms": "same network, best peer",

@@ -1,5 +1,6 @@
 """From a run to a file, and a file's accuracy: training, export and runtime put together."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from ftbnn.data.imagefolder import SIZE, TEST_SIDE
 from ftbnn.errors import UserError
 from ftbnn.export import export, export_onnx
 from ftbnn.runtime import load as load_file
-from ftbnn.training.run import load_network
+from ftbnn.training.named import load_for_scores
+from ftbnn.training.run import RunDir, load_network
 
 SAMPLES = 64
 
@@ -61,13 +63,12 @@ def export_run(path: Path, out: Path, *, onnx: bool = False) -> dict[str, Any]:
 
 def last_checkpoint(run: Path) -> Path:
     """The checkpoint after the last epoch of a run (of its last step, if it has several)."""
-    steps = sorted(run.glob("step*"))
-    return (steps[-1] if steps else run) / "last.pt"
+    return RunDir(run).last_step.last
 
 
 def compare_file(checkpoint: Path, file: Path, source: Source) -> dict[str, Any]:
     """Accuracy of a checkpoint and of its file, and how often their answers agree, over the test split (in %)."""
-    network, _ = load_network(checkpoint)
+    network, _ = load_for_scores(checkpoint)
     model = load_file(file)
     hits = packed_hits = same = count = 0
     for batch in Batches(source.val, source.spec, batch_size=256, shuffle=False).epoch(0):
@@ -91,6 +92,10 @@ def evaluate_file(path: Path, data: str, data_dir: Path | None, *, workers: int 
     if (spec.channels, spec.image_size, spec.image_size) != (channels, height, width):
         theirs = f"{spec.channels}x{spec.image_size}x{spec.image_size}"
         raise UserError(f"{path} takes {channels}x{height}x{width} images; {data} has {theirs}")
+    if model.class_names and list(spec.class_names) != model.class_names:
+        known, other = (", ".join(names[:3]) for names in (model.class_names, list(spec.class_names)))
+        raise UserError(f"{path} tells other classes apart ({known}, ...) than {data} has ({other}, ...)")
+    spec = replace(spec, mean=tuple(model.mean), std=tuple(model.std))  # as the engine does it to a photo
     top1 = top5 = count = 0
     corrupt: list[str] = []
     for batch in Batches(source.val, spec, batch_size=64, shuffle=False, workers=workers).epoch(0):

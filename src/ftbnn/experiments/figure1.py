@@ -8,7 +8,7 @@ from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.curves import curves
 from ftbnn.experiments.queue import Ask, Job, Record
 from ftbnn.experiments.result import Column, Picture, Shown, Table
-from ftbnn.experiments.table3 import job
+from ftbnn.experiments.table3 import PAPER_TOP1, job
 
 TITLE = "Figure 1: training curves"
 ABOUT = (
@@ -16,7 +16,6 @@ ABOUT = (
     "lower training loss and a higher accuracy at every epoch. The runs are those of table 3."
 )
 LABELS = {"bireal18": "Bi-Real Net 18", "ftbnn18": "FTBNN 18"}
-PAPER = {"bireal18": 52.3, "ftbnn18": 60.2}
 CLAIMS = (Claim("FTBNN ends above Bi-Real Net", "ftbnn18", "bireal18", 7.9),)
 
 
@@ -43,7 +42,7 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
         rows.append(
             {
                 "model": label,
-                "paper_top1": PAPER[variant],
+                "paper_top1": PAPER_TOP1[variant],
                 "top1": fmean(top1) if top1 else None,
                 "spread": spread(top1),
                 "train_loss": fmean(record["epochs"][-1]["train_loss"] for record in done) if done else None,
@@ -51,13 +50,8 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
                 "seeds": len(done),
             }
         )
-    groups = {
-        label: [record for record in records if record["variant"] == variant and not record["story"]]
-        for variant, label in LABELS.items()
-    }
     with canvas(ask.out / "figure1.png") as axes:
-        if drawn := {label: done for label, done in groups.items() if done}:
-            curves(axes, drawn)
+        curves(axes, records, LABELS)
     caption = f"The end of training, and how soon FTBNN is where Bi-Real Net ends; {ask.epochs} epochs"
     drawn_as = f"Training loss and test accuracy on {ask.data}, width {ask.width}; mean over seeds"
     picture = Picture("figure1.png", drawn_as)

@@ -105,12 +105,12 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
     ]
     rows = []
     for variant, label in LABELS.items():
-        top1, apart = values(records, variant), values(records, variant, "measured.separation")
+        done = [record for record in records if record["variant"] == variant and not record["story"]]
+        top1, apart = values(done, variant), values(done, variant, "measured.separation")
         row: dict[str, Any] = {"model": label, "spread": spread(top1), "seeds": len(top1)}
         if top1:
             row |= {"top1": fmean(top1), "least": min(top1), "greatest": max(top1), "separation": fmean(apart)}
-            done = [r["measured"]["discrepancy_per_layer"] for r in records if r["variant"] == variant]
-            row |= {layer: fmean(one[layer] for one in done) for layer in layers}
+            row |= {layer: fmean(one["measured"]["discrepancy_per_layer"][layer] for one in done) for layer in layers}
         rows.append(row)
     _draw(ask, records)
     caption = f"Four networks of {ask.width} channels on {ask.data}, {ask.epochs} epochs, scores of the last one"
@@ -122,7 +122,8 @@ def _draw(ask: Ask, records: Sequence[Record]) -> None:
     with canvas(ask.out / "figure2.png", rows=2, columns=2, size=(6.4, 6.8)) as axes:
         for axis, (variant, label) in zip(axes.flat, LABELS.items(), strict=True):
             axis.set(xticks=[], yticks=[], title=label)
-            mapped = next((r["measured"] for r in records if r["variant"] == variant and "map" in r["measured"]), None)
+            measured = [r["measured"] for r in records if r["variant"] == variant and not r["story"]]
+            mapped = next((one for one in measured if "map" in one), None)
             if mapped is None:
                 continue
             places = np.asarray(mapped["map"])

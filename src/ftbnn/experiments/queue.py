@@ -14,33 +14,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ftbnn.data import Source
 from ftbnn.errors import Stopped, UserError
 from ftbnn.experiments.result import FILE, dumps, read, rounded
 from ftbnn.files import locked, write_atomically
 from ftbnn.training import Recipe, Steps
+from ftbnn.training.curves import best_top1, epochs_by_step
 from ftbnn.training.diagnose import Diverged
 from ftbnn.training.named import Plan, plan, train
 from ftbnn.training.progress import Progress
 from ftbnn.training.recipes import for_data
-from ftbnn.training.record import read as read_metrics
-from ftbnn.training.run import RunDir, environment
+from ftbnn.training.run import RunDir
+from ftbnn.training.signals import StopSignals
 
 OUTCOME = "outcome.json"
 POLL_S = 1.0
 SCORES = ("train_loss", "train_top1", "val_loss", "val_top1", "val_top5")
-ENVIRONMENT = (
-    "commit",
-    "python",
-    "platform",
-    "versions",
-    "cpu",
-    "threads",
-    "cores",
-    "cuda",
-)  # no command: it has paths
+ENVIRONMENT = ("python", "platform", "versions", "cpu", "isa", "threads", "cores", "cuda")  # no command: it has paths
 
 Record = dict[str, Any]
 Measure = Callable[[Path, Source], dict[str, Any]]  # of a finished run
@@ -104,7 +94,11 @@ class Queue:
             if done:
                 bar.say(f"{self.ask.what}: {len(done)} of {len(self.jobs)} runs are there already")
             while len(done) < len(self.jobs):
-                if not self._do_next(done, measure, bar):
+                with StopSignals() as stop:
+                    found_one = self._do_next(done, measure, bar)
+                if stop.received:
+                    raise Stopped(stop.received, f"{self.ask.what}, between two runs", again="the same command")
+                if not found_one:
                     bar.advance(0, f"{self.ask.what}, waiting for another process")
                     time.sleep(POLL_S)
                 before, done = done, self._finished()
@@ -173,6 +167,12 @@ class Queue:
                 if difference := self._difference(job, written[job.name]):
                     raise UserError(f"{job.name} was made otherwise ({difference}); choose another --out")
                 records[job.name], self.found[job.name] = written[job.name], None
+        for name in written.keys() - {job.name for job in self.jobs}:
+            if not any(self.ask.out.parent.glob(f"*/runs/{name}/{OUTCOME}")):
+                raise UserError(
+                    f"{self.ask.out / FILE} tells of the run {name}, which is not here and not asked for: it would be "
+                    "lost; ask for as many --seeds as it has, or choose another --out"
+                )
         return records
 
     def _written(self) -> list[Record]:
@@ -187,9 +187,9 @@ class Queue:
     def _difference(self, job: Job, record: Record) -> str:
         """How a record's run is another one than the job's, in a few words; empty if it is the same."""
         wanted = self.plans[job.name]
-        mine = asdict(wanted.model) | {"data": self.ask.data, "seed": job.seed, "teacher": job.teacher}
-        theirs = record["made_of"] | {key: record[key] for key in ("data", "seed", "teacher")}
-        words = [f"{key}: {theirs.get(key)} -> {mine[key]}" for key in mine if theirs.get(key) != mine[key]]
+        here = {"data": self.ask.data, "seed": job.seed, "teacher": job.teacher} | _images(self.ask.source)
+        mine, theirs = asdict(wanted.model) | here, record["made_of"] | {key: record.get(key) for key in here}
+        words = [f"{key}: {theirs[key]} -> {mine[key]}" for key in mine if theirs[key] != mine[key]]
         before, now = [Recipe.from_json(recipe) for recipe in record["recipes"]], _recipes(wanted.recipe)
         if len(before) != len(now):
             return "; ".join([*words, f"{len(before)} -> {len(now)} steps"])
@@ -229,11 +229,9 @@ def _recipes(recipe: Recipe | Steps) -> tuple[Recipe, ...]:
 
 
 def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
-    """What came of a run, from its metrics."""
-    files = sorted(done.out.glob("step*/metrics.jsonl")) or [RunDir(done.out).metrics]
-    rows = [row for file in files if file.exists() for row in read_metrics(file) if row["kind"] == "epoch"]
+    """What came of a run, from its directory."""
+    rows = [row for step in epochs_by_step(done.out) for row in step]
     last = rows[-1] if rows else {}
-    here = environment()
     return {
         "name": job.name,
         "variant": job.variant,
@@ -241,22 +239,39 @@ def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
         "story": story,
         "seed": job.seed,
         "data": ask.data,
+        **_images(ask.source),
         "teacher": job.teacher,
         "top1": None if story else rounded(last["val_top1"]),
         "top5": None if story else rounded(last["val_top5"]),
         "train_top1": None if story else rounded(last["train_top1"]),
-        "best_top1": rounded(max((row["val_top1"] for row in rows), default=None)),
-        "train_seconds": rounded(sum(row["seconds"] for row in rows)),
+        "best_top1": rounded(best_top1(done.out)),
+        "train_seconds": rounded(sum(len(ask.source.train) / row["images_per_s"] for row in rows)),
         "images_per_s": rounded(last.get("images_per_s")),
         "made_of": asdict(done.model),
         "recipes": [recipe.to_json() for recipe in _recipes(done.recipe)],
         "epochs": [{key: rounded(row[key]) for key in SCORES} for row in rows],
         "slopes": rounded(last.get("slopes", {})),
-        "environment": {key: here.get(key) for key in ENVIRONMENT},
+        **trained_with(done.out),
     }
 
 
-def machine() -> dict[str, Any]:
+def trained_with(run: Path) -> Record:
+    """What a run's directory says it was trained with: the backend of each step, the machine, and all commits."""
+    steps = RunDir(run).steps or [RunDir(run)]
+    told = [step.read_json("run.json") for step in steps]
+    places = [place for one in told for place in (one["environment"], *one.get("resumed", []))]
+    return {
+        "backends": [step.recipe().backend for step in steps],
+        "commits": list(dict.fromkeys(place.get("commit") for place in places)),
+        "environment": machine(places[0]),
+    }
+
+
+def machine(place: dict[str, Any]) -> dict[str, Any]:
     """What a result may depend on beside the recipe, for people."""
-    here = environment()
-    return {key: here.get(key) for key in ENVIRONMENT} | {"torch_threads": torch.get_num_threads()}
+    return {key: place.get(key) for key in ENVIRONMENT}
+
+
+def _images(source: Source) -> dict[str, int]:
+    """What tells two data sets of one name apart: folders of somebody's own, and sizes of their images."""
+    return {"image_size": source.spec.image_size, "train_images": len(source.train), "val_images": len(source.val)}

@@ -60,16 +60,16 @@ def missing(results: dict[str, dict[str, Any]]) -> list[str]:
 def facts_line(result: dict[str, Any]) -> str:
     """Scale, data, seeds, runs, time and machine in one line."""
     settings = [f"{key}={value}" for key, value in result["settings"].items()]
-    threads = result["machine"]["torch_threads"]
+    threads, is_deploy = result["machine"]["threads"], result["what"] == "deploy"
     parts = [
         f"scale {result['scale']} ({result['scale_about']})",
         f"data {result['data']}",
         *([] if result["what"] == "table4" else [f"width {result['width']}"]),
         f"{result['epochs']} epochs",
-        f"{result['seeds']} seeds asked for",
+        *([] if is_deploy else [f"{result['seeds']} seeds asked for"]),
         *settings,
-        f"{result['runs_finished']} of {result['runs_planned']} runs done",
-        f"{timedelta(seconds=round(result['train_seconds']))} of training",
+        *([] if is_deploy else [f"{result['runs_finished']} of {result['runs_planned']} runs done"]),
+        *([] if is_deploy else [f"{timedelta(seconds=round(result['train_seconds']))} of training"]),
         f"{result['machine']['cpu']}, {threads} thread{'s' if threads > 1 else ''}",
         result["written"],
     ]
@@ -174,10 +174,12 @@ def _details(result: dict[str, Any]) -> str:
         Column("minutes", "minutes", ".1f"),
         Column("images_per_s", "images/s", ".0f"),
         Column("recipe", "recipe"),
+        Column("backend", "backend"),
     )
     rows = [
         run
         | {
+            "backend": " + ".join(dict.fromkeys(run.get("backends", ()))),
             "minutes": run["train_seconds"] / 60,
             "recipe": " + ".join(f"{recipe['name']}, lr {recipe['lr']:g}" for recipe in run["recipes"]),
         }

@@ -12,6 +12,7 @@ from ftbnn.experiments import deploy, figure1, figure2, table1, table2, table3, 
 from ftbnn.experiments.queue import Ask, Queue, Record, machine
 from ftbnn.experiments.result import write
 from ftbnn.experiments.scales import SCALES
+from ftbnn.training.run import environment
 
 EXPERIMENTS = {
     "figure1": figure1,
@@ -113,14 +114,15 @@ def _facts(ask: Ask, records: Sequence[Record], planned: int) -> dict[str, Any]:
         "runs_finished": len(records),
         "runs_planned": planned,
         "train_seconds": sum(record["train_seconds"] for record in records),
-        "machine": machine(),
+        "machine": records[0]["environment"] if records else machine(environment()),
         "written": time.strftime("%Y-%m-%d"),
     }
 
 
 def _command(ask: Ask) -> str:
-    """How to make this result again. Where the data lie is everyone's own affair: DIR."""
-    words = ["ftbnn", "reproduce", ask.what, "--scale", ask.scale, "--seeds", str(ask.seeds)]
+    """How to make this result again, beside the one that is there. Where the data lie is everyone's own affair: DIR."""
+    words = ["ftbnn", "reproduce", ask.what, "--out", f"my/{ask.what}", "--scale", ask.scale]
+    words += [] if ask.what == "deploy" else ["--seeds", str(ask.seeds)]
     words += ["--data", ask.data, *(["--data-dir", "DIR"] if SOURCES[ask.data].needs_dir else [])]
     size = SCALES[ask.scale]
     if ask.width != (size.toy_width if ask.what == "figure2" else size.width):

@@ -29,7 +29,7 @@ SCALES = {
         *("synthetic", 16, 0.3),
     ),
     "standard": Scale(
-        "narrow networks and short training: about a quarter of an hour for a run on two cores",
+        "narrow networks, short training",
         *("cifar10", 16, 20, 2),
         *("mnist", 16, 10, 5),
         *("cifar10", None, 2.0),

@@ -3,6 +3,7 @@
 import hashlib
 import shlex
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ftbnn.errors import UserError
 from ftbnn.experiments.deploying import compare_file, export_run
 from ftbnn.experiments.result import dumps, rounded
 from ftbnn.files import write_atomically
+from ftbnn.nn import stem_for
 from ftbnn.runtime import load as load_file
 from ftbnn.training import RECIPES, Recipe, Steps
 from ftbnn.training.run import RunDir, environment, load_network
@@ -30,10 +32,11 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
     home = run if run.is_dir() else run.parent.parent if run.parent.name.startswith("step") else run.parent
     about = RunDir(Path(state["path"]).parent).read_json("run.json")
     spec = state["spec"]
-    file = folder / f"{name}.ftbnn"
-    folder.mkdir(parents=True, exist_ok=True)
-    report = export_run(run, file)
-    scores = compare_file(run, file, load(spec["name"], data_dir, image_size=_image_size(spec)))
+    source = load(spec["name"], data_dir, image_size=_image_size(spec))
+    with TemporaryDirectory() as room:  # what is in the zoo stays there until file and card are whole
+        file = Path(room) / f"{name}.ftbnn"
+        report = export_run(run, file)
+        scores, latency, packed = compare_file(run, file, source), _latency_ms(file), file.read_bytes()
     train = retrain_command(home, about)
     recipe = state["recipe"]
     chosen = "best by test accuracy" if Path(state["path"]).name == "best.pt" else "the last"
@@ -52,15 +55,17 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
         **rounded(scores),
         "size_bytes": report["size_bytes"],
         "fp32_bytes": report["fp32_bytes"],
-        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
-        "latency_ms": rounded(_latency_ms(file)),
+        "sha256": hashlib.sha256(packed).hexdigest(),
+        "latency_ms": rounded(latency),
         "latency_of": f"one image, one thread, {_native.isa_in_use()}, {_native.cpu_name()}",
         "commands": [train, shlex.join(["ftbnn", "export", exported, "--zoo", name, *_where(spec["name"])])],
         "versions": environment()["versions"],
         "recipe_settings": recipe,
     }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / f"{name}.ftbnn", packed)
     write_atomically(folder / f"{name}.json", (dumps(card) + "\n").encode())
-    return card | {"path": str(file)}
+    return card | {"path": str(folder / f"{name}.ftbnn")}
 
 
 def _latency_ms(file: Path) -> float:
@@ -79,12 +84,16 @@ def _where(data: str) -> list[str]:
 
 def retrain_command(run: Path, about: dict[str, Any]) -> str:
     """The `ftbnn train` line that makes a run again, from what its directory says."""
-    settings = about["model"]["settings"]
-    words = ["ftbnn", "train", about["model"]["name"], "--data", about["data"]["name"], *_where(about["data"]["name"])]
+    settings, data = about["model"]["settings"], about["data"]
+    words = ["ftbnn", "train", about["model"]["name"], "--data", data["name"], *_where(data["name"])]
+    if (side := _image_size(data)) is not None:
+        words += ["--image-size", str(side)]
     if settings.get("width"):
         words += ["--width", str(settings["width"])]
-    steps = sorted(run.glob("step*"))
-    recipes = [RunDir(step).recipe() for step in steps] or [RunDir(run).recipe()]
+    if settings.get("stem") and settings["stem"] != stem_for(data["image_size"]):
+        words += ["--stem", settings["stem"]]
+    steps = RunDir(run).steps
+    recipes = [step.recipe() for step in steps] or [RunDir(run).recipe()]
     name = recipes[0].name.partition("/")[0]
     words += ["--recipe", name, "--seed", str(about["seed"]), "--out", "RUN"]
     known = RECIPES.get(name)

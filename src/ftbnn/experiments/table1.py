@@ -8,7 +8,7 @@ from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.curves import curves
 from ftbnn.experiments.queue import Ask, Job, Record
 from ftbnn.experiments.result import Column, Picture, Shown, Table
-from ftbnn.experiments.table3 import job
+from ftbnn.experiments.table3 import PAPER_TOP1, job
 
 TITLE = "Table 1: naive against multi-step training"
 ABOUT = (
@@ -18,7 +18,7 @@ ABOUT = (
 )
 MULTI, LONG, TEACHER = "ftbnn18-multi-step", "ftbnn18-long", "resnet18"
 STEPS = 3
-PAPER = {"ftbnn18": 60.2, MULTI: 63.2, LONG: None, TEACHER: 69.8}
+PAPER = PAPER_TOP1 | {MULTI: 63.2, LONG: None}
 LABELS = {
     "ftbnn18": "FTBNN, naive",
     MULTI: "FTBNN, multi-step with teacher",
@@ -64,16 +64,11 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
                 "paper_top1": PAPER[variant],
                 "top1": fmean(top1) if top1 else None,
                 "spread": spread(top1),
-                "seeds": len(done),
+                "seeds": len(top1),
             }
         )
-    groups = {
-        label: [record for record in records if record["variant"] == variant and not record["story"]]
-        for variant, label in LABELS.items()
-    }
     with canvas(ask.out / "table1.png") as axes:
-        if drawn := {label: done for label, done in groups.items() if done}:
-            curves(axes, drawn, train=True)
+        curves(axes, records, LABELS, train=True)
     picture = Picture(
         "table1.png", "Accuracy over the epochs; the three steps of multi-step training follow each other"
     )

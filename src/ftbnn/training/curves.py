@@ -12,12 +12,21 @@ from ftbnn.training.run import RunDir
 
 def load_curve(run: Path) -> list[dict[str, Any]]:
     """The epoch rows of a run; of a multi-step run those of all its steps, one after the other."""
-    steps = sorted(run.glob("step*/metrics.jsonl"))
-    files = steps or [RunDir(run).metrics]
-    rows = [row for file in files for row in read(file) if row["kind"] == "epoch"]
+    rows = [row for step in epochs_by_step(run) for row in step]
     if not rows:
         raise UserError(f"{run} has no finished epoch yet")
     return rows
+
+
+def epochs_by_step(run: Path) -> list[list[dict[str, Any]]]:
+    """The epoch rows of each step; a run of one recipe has one."""
+    files = [step.metrics for step in RunDir(run).steps if step.metrics.exists()] or [RunDir(run).metrics]
+    return [[row for row in read(file) if row["kind"] == "epoch"] for file in files]
+
+
+def best_top1(run: Path) -> float | None:
+    """Of the last step alone: the weights of those before it are real."""
+    return max((row["val_top1"] for row in epochs_by_step(run)[-1]), default=None)
 
 
 def plot(runs: Sequence[Path], out: Path) -> Path:
@@ -28,10 +37,10 @@ def plot(runs: Sequence[Path], out: Path) -> Path:
         accuracies = losses.twinx()
         for index, (run, rows) in enumerate(curves.items()):
             epochs, color = range(1, len(rows) + 1), f"C{index}"
-            best = max(row["val_top1"] for row in rows)
+            best = best_top1(run)
             losses.plot(epochs, [row["train_loss"] for row in rows], "--", color=color)
             name = run.name if len({other.name for other in runs}) == len(runs) else str(run)
-            label = f"{name}: best {best:.2f} %"
+            label = name if best is None else f"{name}: best {best:.2f} %"
             accuracies.plot(epochs, [row["val_top1"] for row in rows], color=color, label=label)
         losses.set_xlabel("epoch")
         losses.set_ylabel("training loss (dashed)")

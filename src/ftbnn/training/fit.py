@@ -17,7 +17,7 @@ from ftbnn import _native
 from ftbnn.data.batches import Batches, Split, UserSplit, derive_seed
 from ftbnn.data.source import Source
 from ftbnn.errors import UserError, unknown
-from ftbnn.training import checkpoint, recipes
+from ftbnn.training import recipes
 from ftbnn.training.backend import resolve
 from ftbnn.training.distributed import World, world
 from ftbnn.training.loop import Loop
@@ -77,12 +77,12 @@ def _seed_all(seed: int) -> None:
 def _fit_steps(
     module: nn.Module, data: Data, recipe: Steps, run: RunDir, *, here: World, resume: bool, **common: Any
 ) -> dict[str, Any]:
-    """Each step in a directory of its own, starting from the last weights of the one before."""
+    """Each step in a directory of its own, starting from the weights that the one before has left in `module`."""
+    if resume and here.share((run.path / "recipe.json").exists()):
+        raise UserError(f"{run.path} holds a run of one recipe, not of {recipe.name}; choose another --out")
     row: dict[str, Any] = {}
     for number, step in enumerate(recipe.steps):
         step_run = RunDir(run.path / f"step{number}")
-        if number > 0:
-            module.load_state_dict(checkpoint.load(run.path / f"step{number - 1}" / "last.pt")["model"])
         started = here.share(step_run.has_run)
         row = _fit_one(module, data, step, step_run, here=here, resume=resume and started, **common)
     return row

@@ -107,7 +107,10 @@ class Recipe:
             if key not in hints or key == "name":
                 raise unknown("recipe setting", key, [name for name in hints if name != "name"])
             values[key] = _read(key, text, hints[key])
-        return dataclasses.replace(self, **values)
+        changed = dataclasses.replace(self, **values)
+        if changed.schedule != "multi-step" and (idle := {"milestones", "decay"} & values.keys()):
+            raise UserError(f"schedule={changed.schedule} has no {' and '.join(idle)}; --set schedule=multi-step has")
+        return changed
 
     def difference(self, other: Recipe) -> list[str]:
         """What differs, as `key: theirs -> ours`."""

@@ -1,6 +1,9 @@
 """What a run leaves to look at: metrics.jsonl, TensorBoard events, and statistics of the binary layers."""
 
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ class Recorder:
         rows = read(self.path) if self.path.exists() else []
         kept = [r for r in rows if r["step"] <= after_step and (r["kind"] != "epoch" or r["epoch"] < epochs)]
         write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in kept).encode())
-        self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=after_step + 1 if after_step else None)
+        self.board: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=after_step + 1 if after_step else None)
 
     def write(self, row: dict[str, Any]) -> None:
         try:
@@ -37,11 +40,23 @@ class Recorder:
             raise UserError(
                 f"cannot write {self.path}: {error.strerror or error}; go on later with --resume"
             ) from error
-        for key, value in _flat(row):
-            self.board.add_scalar(f"{row['kind']}/{key}", value, row["step"])
+        with self._forgiving():
+            for key, value in _flat(row) if self.board is not None else ():
+                self.board.add_scalar(f"{row['kind']}/{key}", value, row["step"])
 
     def close(self) -> None:
-        self.board.close()
+        with self._forgiving():
+            if self.board is not None:
+                self.board.close()
+
+    @contextmanager
+    def _forgiving(self) -> Iterator[None]:
+        """TensorBoard only repeats what metrics.jsonl has: a full disk ends it, not the training."""
+        try:
+            yield
+        except OSError as error:
+            self.board = None
+            warnings.warn(f"TensorBoard gets nothing more: {error.strerror or error}", stacklevel=3)
 
 
 def _flat(row: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:

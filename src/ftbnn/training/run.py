@@ -86,7 +86,18 @@ class RunDir:
     @property
     def has_run(self) -> bool:
         """True once a run, of one recipe or of several steps, has left something here that must not be lost."""
-        return any(self.path.glob("step*/recipe.json")) or (self.path / "recipe.json").exists()
+        return bool(self.steps) or (self.path / "recipe.json").exists()
+
+    @property
+    def steps(self) -> list["RunDir"]:
+        """The steps that a multi-step run has begun, in order; none of a run of one recipe."""
+        found = [file.parent for file in self.path.glob("step*/recipe.json") if file.parent.name[4:].isdigit()]
+        return [RunDir(path) for path in sorted(found, key=lambda path: int(path.name[4:]))]
+
+    @property
+    def last_step(self) -> "RunDir":
+        """The last step that a multi-step run has begun; itself, if it is a run of one recipe."""
+        return self.steps[-1] if self.steps else self
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -145,12 +156,14 @@ def _commit() -> str | None:
 def load_network(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
     """The trained network of a run directory (its best epoch) or of a checkpoint file, and its checkpoint.
 
-    Of a multi-step run that is the last step's; one that has not got there yet has no binary network to give.
+    Of a multi-step run that is the last step's; one whose weights are real still has no binary network to give.
     """
     path = Path(path)
     if path.is_dir():
-        steps = sorted(path.glob("step*"))
-        path = RunDir(steps[-1] if steps else path).best
+        run = RunDir(path).last_step
+        if run.path != path and run.recipe().weights == "real":
+            raise UserError(f"{path} is at {run.path.name}, where weights are real; wait, or give {run.best}")
+        path = run.best
     state = checkpoint.load(path)
     if not {"model", "model_spec", "recipe", "spec", "epoch"} <= set(state):
         raise UserError(f"{path} is not a checkpoint of a training run")

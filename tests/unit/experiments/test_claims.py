@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from ftbnn.experiments.claims import Claim, judge, pooled, spread, values
+from ftbnn.experiments.claims import Claim, interval, judge, pooled, spread, values
 
 
 def records(**scores):
@@ -12,8 +12,14 @@ def records(**scores):
 def test_the_spread_is_the_sample_deviation():
     assert spread([1.0]) is None
     assert spread([1.0, 3.0]) == pytest.approx(math.sqrt(2))
-    assert pooled([[1.0, 3.0], [10.0, 12.0], [5.0]]) == pytest.approx(math.sqrt(2))
+    assert pooled([[1.0, 3.0], [10.0, 12.0], [5.0], [0.0, 0.0, 0.0]]) == (pytest.approx(math.sqrt(2)), 2)
     assert pooled([[1.0], []]) is None
+
+
+def test_few_seeds_need_a_wide_margin():
+    assert interval(1.0, 1, (2, 2)) == pytest.approx(12.71)
+    assert interval(1.0, 5, (2, 1)) == pytest.approx(2.57 * math.sqrt(1.5))
+    assert interval(1.0, 99, (1, 1)) == pytest.approx(2.10 * math.sqrt(2))
 
 
 @pytest.mark.parametrize(
@@ -21,8 +27,10 @@ def test_the_spread_is_the_sample_deviation():
     [
         ([80.0, 80.2], [75.0, 75.2], False, "holds"),
         ([75.0, 75.2], [80.0, 80.2], False, "does not hold: reversed"),
+        ([80.0, 80.2], [75.0], False, "holds"),
+        ([80.0, 80.2], [79.0], False, "within noise"),
         ([80.0, 80.2], [80.1, 80.1], False, "within noise"),
-        ([80.0, 80.2], [80.1, 80.1], True, "holds"),
+        ([80.0, 80.2], [80.1, 80.1], True, "no difference seen"),
         ([80.0, 80.2], [75.0, 75.2], True, "does not hold"),
         ([80.0], [75.0], False, "one seed: not judged"),
     ],

@@ -21,7 +21,7 @@ FACTS = {
     "runs_finished": 1,
     "runs_planned": 2,
     "train_seconds": 61.0,
-    "machine": {"cpu": "a CPU", "torch_threads": 2, "versions": {"torch": "2"}},
+    "machine": {"cpu": "a CPU", "threads": 2, "versions": {"torch": "2"}},
     "written": "2026-01-01",
 }
 COLUMNS = (Column("name", "variant"), Column("paper", "paper", ".1f"), Column("ours", "ours", ".2f"))

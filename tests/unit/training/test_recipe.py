@@ -31,10 +31,10 @@ def test_every_recipe_survives_json(recipe):
 
 def test_settings_are_read_as_their_type():
     changed = Recipe("x").changed(
-        parse_settings(["lr=0.003", "epochs=30", "compile=true", "milestones=0.5,0.75", "schedule=cosine"])
+        parse_settings(["lr=0.003", "epochs=30", "compile=true", "milestones=0.5,0.75", "augment=none"])
     )
     assert (changed.lr, changed.epochs, changed.compile) == (0.003, 30, True)
-    assert (changed.milestones, changed.schedule) == ((0.5, 0.75), "cosine")
+    assert (changed.milestones, changed.augment) == ((0.5, 0.75), "none")
 
 
 def test_settings_of_a_multi_step_recipe_reach_all_steps_or_one():
@@ -60,6 +60,7 @@ def test_settings_of_a_multi_step_recipe_reach_all_steps_or_one():
         (["compile=maybe"], "compile"),
         (["accumulate=999"], "batch_size"),
         (["name=mine"], "unknown recipe setting"),
+        (["schedule=cosine", "milestones=0.5"], "schedule=cosine has no milestones"),
     ],
 )
 def test_wrong_settings_are_one_clear_line(texts, message):

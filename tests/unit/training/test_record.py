@@ -1,3 +1,4 @@
+import errno
 import json
 
 import pytest
@@ -39,6 +40,20 @@ def test_an_epoch_that_will_be_finished_again_has_one_row(tmp_path):
     recorder.close()
     Recorder(tmp_path, after_step=20, epochs=1).close()
     assert [row["epoch"] for row in read(tmp_path / "metrics.jsonl")] == [0]
+
+
+def test_a_full_disk_ends_the_board_not_the_training(tmp_path):
+    recorder = Recorder(tmp_path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    recorder.board.add_scalar = full
+    with pytest.warns(UserWarning, match="No space left"):
+        recorder.write({"kind": "step", "step": 1, "loss": 0.5})
+    recorder.write({"kind": "step", "step": 2, "loss": 0.5})
+    recorder.close()
+    assert [row["step"] for row in read(tmp_path / "metrics.jsonl")] == [1, 2]
 
 
 def test_flip_ratio_counts_changed_signs():
