@@ -6,6 +6,8 @@ from PIL import Image
 from ftbnn.errors import UserError
 
 Box = tuple[float, float, float, float]
+# By content, whatever the name says. Pillow's other readers stay shut: one of them starts Ghostscript.
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM", "TIFF", "GIF")
 
 
 def eight_bit(picture: Image.Image, kind: str | None) -> Image.Image:

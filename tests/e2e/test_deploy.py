@@ -15,6 +15,8 @@ from PIL import Image
 
 from ftbnn.cli.main import main
 from ftbnn.data import load as load_data
+from ftbnn.errors import UserError
+from ftbnn.experiments import shipping
 from ftbnn.export import export
 from ftbnn.runtime import load
 
@@ -76,6 +78,43 @@ def test_predict_reads_pictures_of_any_kind(deployed, tmp_path, capsys):
     assert "%" in capsys.readouterr().out
 
 
+def test_a_broken_picture_does_not_take_the_others_answers(deployed, tmp_path, capsys):
+    _, path = deployed
+    (tmp_path / "page.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n")
+    Image.new("L", (8, 8)).save(tmp_path / "good.png")
+    words = [str(tmp_path / name) for name in ("page.jpg", "missing.png", "good.png")]
+    assert main(["predict", str(path), *words, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert [answer["image"] for answer in json.loads(out)] == words[2:]
+    assert err.count("\n") == 1
+    assert "page.jpg cannot be read" in err
+    assert "and 1 more of 3" in err
+
+
+def test_a_file_is_named_after_its_run(deployed, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "lr0.005"
+    shutil.copytree(deployed[0], run)
+    for given, name in ((run, "lr0.005.ftbnn"), (run / "last.pt", "lr0.005.ftbnn")):
+        assert main(["export", str(given)]) == 0
+        assert (tmp_path / name).exists()
+        (tmp_path / name).unlink()
+    assert main(["export", str(run), "-o", "mine"]) == 0
+    assert main(["eval", "mine.ftbnn", "--data", "digits"]) == 0
+    capsys.readouterr()
+
+
+def test_what_is_in_the_zoo_stays_until_the_new_one_is_whole(deployed, tmp_path, monkeypatch, capsys):
+    words = ["export", str(deployed[0]), "--zoo", "mine", "--zoo-dir", str(tmp_path)]
+    assert main(words) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(before) == {"mine.ftbnn", "mine.json"}
+    monkeypatch.setattr(shipping, "compare_file", lambda *_: (_ for _ in ()).throw(UserError("no data")))
+    assert main(words) == 2
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    capsys.readouterr()
+
+
 def test_predict_keeps_the_upper_bits_of_16_bit_grey(deployed, tmp_path, capsys):
     _, path = deployed
     grey = load_data("digits", None).val.images[0, 0].numpy()
@@ -115,6 +154,9 @@ def test_inspect(deployed, capsys):
         (["inspect", "{run}/recipe.json"], "not a .ftbnn file"),
         (["eval", "{file}"], "--data"),
         (["eval", "{file}", "--data", "synthetic"], "takes 1x8x8"),
+        (["eval", "zoo:cifar10", "--data", "synthetic"], "tells other classes apart"),
+        (["export", "{run}", "-o", "x.onnx"], "--format onnx"),
+        (["export", "{run}", "--data-dir", "."], "--zoo"),
         (["export", "nothing/here"], "no checkpoint"),
         (["export", "{run}", "-o", "{run}"], "is a directory"),
         (["export", "{run}", "-o", "/no/such/folder/x.ftbnn"], "/no/such/folder"),

@@ -1,7 +1,7 @@
 """Whole networks: ours beside what a user could run instead, in one run, in fair turns."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -54,9 +54,7 @@ def compare(what: Comparison, say: Say) -> Result:
     isas = isas_of(what.isas)
     say = _once(say)
     with TemporaryDirectory() as folder:
-        subjects = [
-            open_subject(name, Path(folder), image_size=what.image_size, width=what.width) for name in what.names
-        ]
+        subjects = _subjects(what, Path(folder))
         if len({subject.input_shape for subject in subjects}) > 1:
             raise UserError("the networks take images of different shapes; measure them one by one")
         resnet = ResNet18(subjects[0], Path(folder))
@@ -71,6 +69,18 @@ def compare(what: Comparison, say: Say) -> Result:
             say(f"batch {batch}: {what.rounds} rounds of {len(made)} contenders")
             rows += interleave(made, rounds=what.rounds)
         return Result(rows, ratios(rows), [_file(subject, isas) for subject in subjects])
+
+
+def _subjects(what: Comparison, folder: Path) -> list[Subject]:
+    """Each with a folder for its files; two that call themselves the same are called as the user calls them."""
+    subjects = []
+    for number, text in enumerate(names := list(dict.fromkeys(what.names))):
+        room = folder / str(number)
+        room.mkdir()
+        subjects.append(open_subject(text, room, image_size=what.image_size, width=what.width))
+    if len({subject.name for subject in subjects}) < len(subjects):
+        subjects = [replace(subject, name=text) for subject, text in zip(subjects, names, strict=True)]
+    return subjects
 
 
 def _once(say: Say) -> Say:

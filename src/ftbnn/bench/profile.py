@@ -12,12 +12,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ftbnn import _native
-from ftbnn.bench.train import WARM_UP, Case
+from ftbnn.bench.train import WARM_UP, Case, check_rounds
 from ftbnn.errors import UserError
 from ftbnn.nn import BConv
 from ftbnn.nn.native import BACKWARD_PHASES, FORWARD_PHASES, listeners
 
-_NATIVE = ("_Norm", "_Average")  # operators of ours that are no blocks
+_NATIVE = ("_Norm", "_Average", "_Repeat")  # operators of ours that are no blocks
 _ROOF_SHAPE = (4, 16, 16, 64, 64, 3, 3, 1, 1, 1, 1, 1)  # any: the roof does not depend on it
 
 
@@ -28,6 +28,7 @@ def profile_step(
 
     The roofs, of forward and of the gradients, are loops of nothing but their multiplications, measured beside.
     """
+    check_rounds(rounds)
     if backend == "native8" and not _native.training.has_byte_kernels():
         raise UserError("native8 needs a CPU with AVX-512 VNNI")
     roofs = _roofs(case.threads, backend)  # before PyTorch has threads: they would spin on the cores that this measures

@@ -6,6 +6,7 @@ from typing import Any
 
 from ftbnn.cli import bench_conv, bench_net
 from ftbnn.cli.output import print_json, require_torch, table
+from ftbnn.errors import UserError
 
 LEAST_SHARE = 0.002  # of a step, to stand in the printed profile
 
@@ -32,7 +33,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of PyTorch")
     parser.add_argument("--rounds", type=int, default=10, help="timed steps per formulation")
     parser.add_argument("--profile", action="store_true", help="where the time of one native step goes instead")
-    parser.add_argument("--backend", choices=("native", "native8"), default="native", help="of that step")
+    parser.add_argument("--backend", choices=("native", "native8"), help="of that step (default: native)")
 
 
 def _run_train(args: argparse.Namespace) -> None:
@@ -42,8 +43,10 @@ def _run_train(args: argparse.Namespace) -> None:
 
     case = Case(args.model, args.width, args.batch, args.image_size, args.classes, args.threads)
     if args.profile:
-        _print_profile(profile_step(case, args.backend, rounds=args.rounds), as_json=args.json)
+        _print_profile(profile_step(case, args.backend or "native", rounds=args.rounds), as_json=args.json)
         return
+    if args.backend:
+        raise UserError("--backend is of --profile; without it all formulations are measured")
     rows = measure(case, rounds=args.rounds)
     if args.json:
         print_json(rows)

@@ -118,6 +118,9 @@ def _print_summary(name: str, budget: "Budget") -> None:
 def _run_paper(args: argparse.Namespace) -> None:
     from ftbnn.experiments.budgets import budget_rows, reference_rows
 
+    given = (args.image_size, args.classes, args.in_channels, args.width, args.stem, args.plot)
+    if any(given) or args.layers or args.convention != "paper":
+        raise UserError("--paper is a table of its own; leave the other options out")
     rows = list(budget_rows())
     if args.json:
         print_json(rows)

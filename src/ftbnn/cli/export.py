@@ -6,6 +6,8 @@ from pathlib import Path
 from ftbnn.cli.output import print_json, require_torch, size
 from ftbnn.errors import UserError
 
+SUFFIXES = (".ftbnn", ".onnx")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file")
@@ -23,9 +25,15 @@ def run(args: argparse.Namespace) -> None:
     if args.zoo:
         _ship(args)
         return
-    out = args.out or Path(f"{args.checkpoint.resolve().stem or 'model'}.{args.format}")
+    if args.zoo_dir or args.data_dir:
+        raise UserError("--zoo-dir and --data-dir are of --zoo; leave them out")
+    out = args.out or Path(f"{_name_of(args.checkpoint.resolve())}.{args.format}")
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
+    if out.suffix in SUFFIXES and out.suffix != f".{args.format}":
+        raise UserError(f"{out} would hold {args.format}; give --format {out.suffix[1:]}, or another name")
+    if out.suffix not in SUFFIXES:
+        out = out.with_name(f"{out.name}.{args.format}")
     report = export_run(args.checkpoint, out, onnx=args.format == "onnx")
     if args.json:
         print_json(report)
@@ -40,6 +48,12 @@ def run(args: argparse.Namespace) -> None:
         print("not checked: ONNX Runtime is not installed (pip install 'ftbnn[experiments]')")
     else:
         print(f"checked in ONNX Runtime: median error {report['median_error']:.1e}")
+
+
+def _name_of(checkpoint: Path) -> str:
+    """The name of the run: two runs in one folder make two files."""
+    run = checkpoint if checkpoint.is_dir() else checkpoint.parent
+    return (run.parent if run.name.startswith("step") else run).name or "model"
 
 
 def _ship(args: argparse.Namespace) -> None:

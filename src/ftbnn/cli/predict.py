@@ -24,19 +24,26 @@ def run(args: argparse.Namespace) -> None:
     if args.top < 1:
         raise UserError(f"--top must be 1 or more, not {args.top}")
     model = load(args.model, threads=args.threads)
-    scores = model([read_picture(path) for path in args.images])
-    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
     answers: list[dict[str, Any]] = []
-    for path, row in zip(args.images, shares, strict=True):
-        best = np.argsort(-row, kind="stable")[: args.top]
+    errors: list[str] = []
+    for path in args.images:  # one by one: photos are large, and one that is broken is no reason to forget the others
+        try:
+            scores = model([read_picture(path)])[0]
+        except UserError as error:
+            errors.append(str(error))
+            continue
+        shares = np.exp(scores - scores.max())
+        shares /= shares.sum()
+        best = np.argsort(-shares, kind="stable")[: args.top]
         names = [model.class_names[k] if model.class_names else str(k) for k in best]
-        top = [{"class": name, "index": int(k), "share": float(row[k])} for name, k in zip(names, best, strict=True)]
+        top = [{"class": name, "index": int(k), "share": float(shares[k])} for name, k in zip(names, best, strict=True)]
         answers.append({"image": str(path), "top": top})
+        if not args.json:
+            print(path)
+            for row in top:
+                print(f"  {row['share']:7.2%}  {row['class']}")
     if args.json:
         print_json(answers)
-        return
-    for answer in answers:
-        print(answer["image"])
-        for row in answer["top"]:
-            print(f"  {row['share']:7.2%}  {row['class']}")
+    if errors:
+        others = f" (and {len(errors) - 1} more of {len(args.images)})" if len(errors) > 1 else ""
+        raise UserError(errors[0] + others)

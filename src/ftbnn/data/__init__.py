@@ -51,6 +51,8 @@ def load(name: str, data_dir: str | Path | None = None, *, image_size: int | Non
         elif image_size != entry.image_size:
             raise UserError(f"the images of {name} are {entry.image_size}x{entry.image_size}; leave --image-size out")
     if not entry.needs_dir:
+        if data_dir is not None:
+            raise UserError(f"{name} needs no files: say which data lie in {data_dir} with --data, or leave it out")
         return entry.loader(**settings)
     if data_dir is None:
         how = (

@@ -15,11 +15,9 @@ from torch import Tensor
 
 from ftbnn.data.source import CorruptImage, Source, Spec
 from ftbnn.errors import UserError
-from ftbnn.photos import crop_box, eight_bit
+from ftbnn.photos import FORMATS, crop_box, eight_bit
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff")
-# By content, whatever the name says. Pillow's other readers stay shut: one of them starts Ghostscript.
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM", "TIFF", "GIF")
 VAL_FOLDERS = ("val", "validation", "test")
 SIZE = 224
 TEST_SIDE = 256  # of the shorter side, for SIZE; other sizes in proportion

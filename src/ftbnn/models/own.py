@@ -21,10 +21,13 @@ def is_own(name: str) -> bool:
 
 
 def _import_source(source: str) -> ModuleType:
+    path = Path(source)
+    home = str(path.resolve().parent if source.endswith(".py") else Path.cwd())
+    if home not in sys.path:
+        sys.path.insert(0, home)  # as `python FILE.py` has it: the file may import what lies beside it
     try:
         if not source.endswith(".py"):
             return importlib.import_module(source)
-        path = Path(source)
         path.read_bytes()
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None

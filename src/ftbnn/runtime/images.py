@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from ftbnn.errors import UserError
-from ftbnn.photos import crop_box, eight_bit
+from ftbnn.photos import FORMATS, crop_box, eight_bit
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
     """The pixels of a picture file."""
     try:
-        with Image.open(path) as file:
+        with Image.open(path, formats=FORMATS) as file:
             return pixels(file)
     except FileNotFoundError:
         raise UserError(f"no picture at {path}") from None

@@ -46,6 +46,8 @@ class Model:
         self.input_shape: tuple[int, int, int] = self._engine.input_shape
         self.output_shape: tuple[int, int, int] = self._engine.output_shape
         self.class_names: list[str] = self._engine.class_names
+        self.mean: list[float] = self._engine.mean
+        self.std: list[float] = self._engine.std
         self.threads: int = self._engine.threads
         self.isa: str = self._engine.isa
 

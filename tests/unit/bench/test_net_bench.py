@@ -132,6 +132,16 @@ def test_a_file_is_measured_beside_the_same_network(tmp_path, capsys):
     assert "times the least" in out
 
 
+def test_two_of_one_name_are_two_networks(tmp_path):
+    for width in (4, 8):
+        network = build("ftbnn18", width=width, stem="small", classes=5).eval()
+        export(network, torch.zeros(1, 3, 16, 16), tmp_path / f"{width}.ftbnn", name="ftbnn18")
+    names = [str(tmp_path / f"{width}.ftbnn") for width in (4, 8)]
+    result = compare(Comparison(names, peers=["torch"], rounds=1), lambda _: None)
+    assert {row["name"] for row in result.rows if row["precision"] == "binary"} == set(names)
+    assert result.files[0]["size_bytes"] < result.files[1]["size_bytes"]
+
+
 def test_report_and_picture(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["ftbnn", "bench", "net", "toy-relu"])
     folder, plot = tmp_path / "report", tmp_path / "bars.png"

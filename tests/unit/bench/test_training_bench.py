@@ -59,4 +59,6 @@ def test_only_the_marks_of_the_profiler_are_left_out(capfd):
 def test_mistakes(capsys):
     assert main(["bench", "train", "ftbn18"]) == 2
     assert main(["bench", "train", "ftbnn18", "--batch", "0"]) == 2
-    assert capsys.readouterr().err.count("\n") == 2
+    assert main(["bench", "train", "ftbnn18", "--backend", "native8"]) == 2
+    assert main(["bench", "train", "ftbnn18", "--profile", "--rounds", "0"]) == 2
+    assert capsys.readouterr().err.count("\n") == 4

@@ -36,7 +36,9 @@ def test_a_fixed_image_size_stays(name):
         load(name, Path(), image_size=224)
 
 
-def test_wrong_names_and_sizes():
+def test_wrong_names_and_sizes(tmp_path):
+    with pytest.raises(UserError, match="say which data"):
+        load("digits", tmp_path)
     with pytest.raises(UserError, match="cifar10, cifar100"):
         load("cifar", None)
     with pytest.raises(UserError, match="1 or more"):

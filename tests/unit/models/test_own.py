@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from ftbnn.errors import UserError
@@ -28,6 +30,15 @@ def test_builds_from_a_file_with_the_settings_it_takes(source):
     assert is_own(f"{source}:tiny")
     assert load_own(f"{source}:tiny", classes=7, width=None)[1].out_features == 7
     assert load_own("torch.nn:Identity").training
+
+
+def test_it_imports_what_lies_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "beside_it.py").write_text("from torch import nn\nBlock = nn.ReLU\n")
+    (tmp_path / "in_here.py").write_text("import beside_it\nNet = beside_it.Block\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert load_own(f"{tmp_path / 'in_here.py'}:Net").training
+    monkeypatch.chdir(tmp_path)
+    assert load_own("beside_it:Block").training
 
 
 @pytest.mark.parametrize(
