@@ -245,7 +245,7 @@ def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
         "top5": None if story else rounded(last["val_top5"]),
         "train_top1": None if story else rounded(last["train_top1"]),
         "best_top1": rounded(best_top1(done.out)),
-        "train_seconds": rounded(sum(len(ask.source.train) / row["images_per_s"] for row in rows)),
+        "train_seconds": rounded(sum(_seconds(row, ask.source) for row in rows)),
         "images_per_s": rounded(last.get("images_per_s")),
         "made_of": asdict(done.model),
         "recipes": [recipe.to_json() for recipe in _recipes(done.recipe)],
@@ -253,6 +253,11 @@ def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
         "slopes": rounded(last.get("slopes", {})),
         **trained_with(done.out),
     }
+
+
+def _seconds(epoch: Record, source: Source) -> float:
+    """By its pace: the seconds of an epoch that was resumed are those since then. Resumed at its end it has none."""
+    return len(source.train) / epoch["images_per_s"] if epoch["images_per_s"] else 0.0
 
 
 def trained_with(run: Path) -> Record:
