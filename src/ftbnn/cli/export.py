@@ -21,13 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn export")
     from ftbnn.experiments.deploying import export_run
+    from ftbnn.training.run import run_of
 
     if args.zoo:
         _ship(args)
         return
     if args.zoo_dir or args.data_dir:
         raise UserError("--zoo-dir and --data-dir are of --zoo; leave them out")
-    out = args.out or Path(f"{_name_of(args.checkpoint.resolve())}.{args.format}")
+    out = args.out or Path(f"{run_of(args.checkpoint.resolve()).name or 'model'}.{args.format}")
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
     if out.suffix in SUFFIXES and out.suffix != f".{args.format}":
@@ -48,12 +49,6 @@ def run(args: argparse.Namespace) -> None:
         print("not checked: ONNX Runtime is not installed (pip install 'ftbnn[experiments]')")
     else:
         print(f"checked in ONNX Runtime: median error {report['median_error']:.1e}")
-
-
-def _name_of(checkpoint: Path) -> str:
-    """The name of the run: two runs in one folder make two files."""
-    run = checkpoint if checkpoint.is_dir() else checkpoint.parent
-    return (run.parent if run.name.startswith("step") else run).name or "model"
 
 
 def _ship(args: argparse.Namespace) -> None:

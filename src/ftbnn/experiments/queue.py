@@ -230,7 +230,8 @@ def _recipes(recipe: Recipe | Steps) -> tuple[Recipe, ...]:
 
 def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
     """What came of a run, from its directory."""
-    rows = [row for step in epochs_by_step(done.out) for row in step]
+    steps = epochs_by_step(done.out)
+    rows = [row for step in steps for row in step]
     last = rows[-1] if rows else {}
     return {
         "name": job.name,
@@ -244,7 +245,7 @@ def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
         "top1": None if story else rounded(last["val_top1"]),
         "top5": None if story else rounded(last["val_top5"]),
         "train_top1": None if story else rounded(last["train_top1"]),
-        "best_top1": rounded(best_top1(done.out)),
+        "best_top1": rounded(best_top1(steps)),
         "train_seconds": rounded(sum(_seconds(row, ask.source) for row in rows)),
         "images_per_s": rounded(last.get("images_per_s")),
         "made_of": asdict(done.model),

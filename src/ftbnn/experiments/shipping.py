@@ -18,7 +18,7 @@ from ftbnn.files import write_atomically
 from ftbnn.nn import stem_for
 from ftbnn.runtime import load as load_file
 from ftbnn.training import RECIPES, Recipe, Steps
-from ftbnn.training.run import RunDir, environment, load_network
+from ftbnn.training.run import RunDir, environment, load_network, run_of
 from ftbnn.zoo import FOLDER
 
 TURNS = 10
@@ -29,7 +29,7 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
     if not name.replace("-", "").isalnum() or name != name.lower():
         raise UserError(f"a name of the zoo is of small letters, digits and dashes, not {name!r}")
     _, state = load_network(run)
-    home = run if run.is_dir() else run.parent.parent if run.parent.name.startswith("step") else run.parent
+    home = run_of(run)
     about = RunDir(Path(state["path"]).parent).read_json("run.json")
     spec = state["spec"]
     source = load(spec["name"], data_dir, image_size=_image_size(spec))

@@ -75,8 +75,8 @@ def can_fuse(layers: Layers) -> bool:
     )
 
 
-def fits(x: Tensor, layers: Layers, shortcut: Tensor | None) -> bool:
-    """Whether this block runs natively on this input."""
+def fits(x: Tensor, layers: Layers, shortcut: Tensor | None = None) -> bool:
+    """Whether this block runs natively on this input, with this shortcut."""
     conv = layers.conv
     return (
         isinstance(conv, BConv)  # somebody may have put another layer in its place

@@ -9,35 +9,42 @@ from ftbnn.errors import UserError
 from ftbnn.training.record import read
 from ftbnn.training.run import RunDir
 
+Steps = list[list[dict[str, Any]]]  # the epoch rows of each step of a run
+
 
 def load_curve(run: Path) -> list[dict[str, Any]]:
     """The epoch rows of a run; of a multi-step run those of all its steps, one after the other."""
-    rows = [row for step in epochs_by_step(run) for row in step]
+    return _in_a_row(run, epochs_by_step(run))
+
+
+def _in_a_row(run: Path, steps: Steps) -> list[dict[str, Any]]:
+    rows = [row for step in steps for row in step]
     if not rows:
         raise UserError(f"{run} has no finished epoch yet")
     return rows
 
 
-def epochs_by_step(run: Path) -> list[list[dict[str, Any]]]:
+def epochs_by_step(run: Path) -> Steps:
     """The epoch rows of each step; a run of one recipe has one."""
     files = [step.metrics for step in RunDir(run).steps if step.metrics.exists()] or [RunDir(run).metrics]
     return [[row for row in read(file) if row["kind"] == "epoch"] for file in files]
 
 
-def best_top1(run: Path) -> float | None:
+def best_top1(steps: Steps) -> float | None:
     """Of the last step alone: the weights of those before it are real."""
-    return max((row["val_top1"] for row in epochs_by_step(run)[-1]), default=None)
+    return max((row["val_top1"] for row in steps[-1]), default=None)
 
 
 def plot(runs: Sequence[Path], out: Path) -> Path:
     """Draws training loss (dashed, left axis) and test top-1 (solid, right axis) of each run; returns the file."""
-    curves = {run: load_curve(run) for run in runs}
+    steps = {run: epochs_by_step(run) for run in runs}
+    curves = {run: _in_a_row(run, steps[run]) for run in runs}
     out = picture_file(out)
     with canvas(out, size=(8, 5)) as losses:
         accuracies = losses.twinx()
         for index, (run, rows) in enumerate(curves.items()):
             epochs, color = range(1, len(rows) + 1), f"C{index}"
-            best = best_top1(run)
+            best = best_top1(steps[run])
             losses.plot(epochs, [row["train_loss"] for row in rows], "--", color=color)
             name = run.name if len({other.name for other in runs}) == len(runs) else str(run)
             label = name if best is None else f"{name}: best {best:.2f} %"

@@ -119,6 +119,13 @@ class RunDir:
             raise UserError(f"cannot create {self.path}: {error.strerror or error}") from error
 
 
+def run_of(path: Path) -> Path:
+    """The run that a directory or a checkpoint belongs to; of one step of a multi-step run the whole."""
+    run = path if path.is_dir() else path.parent
+    is_step = run.name.startswith("step") and run.name[4:].isdigit()
+    return run.parent if is_step else run
+
+
 def environment() -> dict[str, Any]:
     """What a result may depend on beside the recipe."""
     packages = ("ftbnn", "torch", "numpy", "pillow")
