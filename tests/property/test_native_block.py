@@ -93,7 +93,10 @@ def assert_near(ours, wanted, tolerance, what):
 def check_block(isa, made, kind, training):
     block, shape = made
     x = torch.randn(shape).requires_grad_()
-    assume(block["conv"](block["sign"](x)).numel() // block["conv"].out_channels > 1)
+    sums = block["conv"](block["sign"](x)).detach().transpose(0, 1).flatten(1)
+    assume(sums.shape[1] > 1)
+    # A channel that hardly varies is rounding magnified by BatchNorm, up to 300 times: floats cannot agree on it.
+    assume((sums.std(1) > 1e-2 * sums.abs().amax(1)).all())
     # BatchNorm undoes what an only weight does: its gradient is 0, and what we find is rounding.
     assume(all(block["conv"].proxies(part)[0].numel() > 1 for part in block["conv"].parts))
     block.train(training)

@@ -75,7 +75,7 @@ def can_fuse(layers: Layers) -> bool:
     )
 
 
-def fits(x: Tensor, layers: Layers, shortcut: Tensor | None = None) -> bool:
+def fits(x: Tensor, layers: Layers, shortcut: Tensor | None) -> bool:
     """Whether this block runs natively on this input, with this shortcut."""
     conv = layers.conv
     return (
