@@ -37,7 +37,6 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
         file = Path(room) / f"{name}.ftbnn"
         report = export_run(run, file)
         scores, latency, packed = compare_file(run, file, source), _latency_ms(file), file.read_bytes()
-    train = retrain_command(home, about)
     recipe = state["recipe"]
     chosen = "best by test accuracy" if Path(state["path"]).name == "best.pt" else "the last"
     exported = "RUN" if run.is_dir() else f"RUN/{run.relative_to(home)}"
@@ -49,7 +48,7 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
         "input": [spec["channels"], spec["image_size"], spec["image_size"]],
         "classes": list(spec["class_names"]),
         "recipe": recipe["name"].partition("/")[0],
-        "epoch": f"{state['epoch']} of {recipe['epochs']}, {chosen}",
+        "epoch": f"{state['epoch']} of {recipe['epochs']}, {chosen}{_after(about)}",
         "seed": about["seed"],
         "teacher": bool(about["teacher"]),
         **rounded(scores),
@@ -58,7 +57,10 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
         "sha256": hashlib.sha256(packed).hexdigest(),
         "latency_ms": rounded(latency),
         "latency_of": f"one image, one thread, {_native.isa_in_use()}, {_native.cpu_name()}",
-        "commands": [train, shlex.join(["ftbnn", "export", exported, "--zoo", name, *_where(spec["name"])])],
+        "commands": [
+            *retrain_commands(home),
+            shlex.join(["ftbnn", "export", exported, "--zoo", name, *_where(spec["name"])]),
+        ],
         "versions": environment()["versions"],
         "recipe_settings": recipe,
     }
@@ -74,6 +76,13 @@ def _latency_ms(file: Path) -> float:
     return 1e3 * min(min(turn(lambda: model(image))) for _ in range(TURNS))
 
 
+def _after(about: dict[str, Any]) -> str:
+    if not about.get("init"):
+        return ""
+    _, state = load_network(about["init"])
+    return f", after {state['epoch']} of {state['recipe']['epochs']} of an earlier run"
+
+
 def _image_size(spec: dict[str, Any]) -> int | None:
     return spec["image_size"] if SOURCES[spec["name"]].image_size is None else None
 
@@ -82,8 +91,9 @@ def _where(data: str) -> list[str]:
     return ["--data-dir", "DIR"] if SOURCES[data].needs_dir else []
 
 
-def retrain_command(run: Path, about: dict[str, Any]) -> str:
-    """The `ftbnn train` line that makes a run again, from what its directory says."""
+def retrain_commands(run: Path, out: str = "RUN") -> list[str]:
+    """The `ftbnn train` lines that make a run again, first those of the run it started from (`--init`)."""
+    about = RunDir(run).last_step.read_json("run.json")
     settings, data = about["model"]["settings"], about["data"]
     words = ["ftbnn", "train", about["model"]["name"], "--data", data["name"], *_where(data["name"])]
     if (side := _image_size(data)) is not None:
@@ -95,13 +105,18 @@ def retrain_command(run: Path, about: dict[str, Any]) -> str:
     steps = RunDir(run).steps
     recipes = [step.recipe() for step in steps] or [RunDir(run).recipe()]
     name = recipes[0].name.partition("/")[0]
-    words += ["--recipe", name, "--seed", str(about["seed"]), "--out", "RUN"]
+    words += ["--recipe", name, "--seed", str(about["seed"]), "--out", out]
     known = RECIPES.get(name)
     originals = known.steps if isinstance(known, Steps) else (known,) * len(recipes)
     for number, (recipe, original) in enumerate(zip(recipes, originals, strict=True)):
         prefix = f"step{number}." if steps else ""
         words += [word for change in _changes(recipe, original) for word in ("--set", prefix + change)]
-    return shlex.join([*words, *(["--teacher", "TEACHER"] if about["teacher"] else [])])
+    words += ["--teacher", "TEACHER"] if about["teacher"] else []
+    if not (init := about.get("init")):
+        return [shlex.join(words)]
+    earlier, start = run_of(Path(init)), f"{out}-START"
+    file = start if Path(init).is_dir() else f"{start}/{Path(init).relative_to(earlier)}"
+    return [*retrain_commands(earlier, start), shlex.join([*words, "--init", file])]
 
 
 def _changes(recipe: Recipe, original: Recipe | None) -> list[str]:

@@ -42,6 +42,7 @@ def fit(
     workers: int = 0,
     model_spec: ModelSpec | None = None,
     teacher_name: str = "",
+    init_name: str = "",
     **settings: Any,
 ) -> dict[str, Any]:
     """Trains `network` and returns the last epoch's scores; everything else is in the run directory `out`.
@@ -56,7 +57,7 @@ def fit(
         module = network if isinstance(network, nn.Module) else network()
         _seed_all(derive_seed(seed, here.rank))
         common = {"seed": seed, "teacher": teacher, "workers": workers, "device": device, "stop": stop, **settings}
-        common |= {"model_spec": model_spec or ModelSpec("", {}), "teacher_name": teacher_name}
+        common |= {"model_spec": model_spec or ModelSpec("", {}), "teacher_name": teacher_name, "init_name": init_name}
         # One process decides for all: a restarted worker goes on with the run that its first life started.
         resume = here.share(resume or (here.restarts > 0 and run.has_run))
         if resume and not here.share(run.has_run):
@@ -102,6 +103,7 @@ def _fit_one(
     workers: int,
     model_spec: ModelSpec,
     teacher_name: str,
+    init_name: str,
     **settings: Any,
 ) -> dict[str, Any]:
     train, val, facts, augment = _splits(data, recipe)
@@ -126,8 +128,9 @@ def _fit_one(
             if not resume:
                 run.create()
             hold.enter_context(run.held())
-            about = {"model": asdict(model_spec), "data": facts, "seed": seed, "teacher": teacher_name}
-            _describe(run, recipe, about | {"world": here.size}, resume=resume)
+            about = {"model": asdict(model_spec), "data": facts, "seed": seed, "world": here.size}
+            about |= {"teacher": teacher_name, "init": init_name}
+            _describe(run, recipe, about, resume=resume)
         hold.callback(_native.training.release_blocks)
         here.barrier()
         return loop.run(stop, resume=here.share(resume and run.last.exists()))
@@ -153,8 +156,8 @@ def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: boo
         return
     if difference := recipe.difference(run.recipe()):
         raise UserError(f"a run resumes only with its own recipe; {run.path} differs in {'; '.join(difference)}")
-    before = run.read_json("run.json")
-    for name in ("model", "data", "seed", "teacher"):
+    before = {"init": ""} | run.read_json("run.json")
+    for name in ("model", "data", "seed", "teacher", "init"):
         then, now = before.get(name), about[name]
         if then != now:
             if isinstance(then, dict):

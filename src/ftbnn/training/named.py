@@ -23,6 +23,7 @@ from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
 from ftbnn.training.run import ModelSpec, load_network
 from ftbnn.training.scores import evaluate
+from ftbnn.training.warm_start import start_from
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,21 @@ def plan(
     return Plan(model_spec, source, resolved, out or Path("runs") / f"{safe}-{data}")
 
 
-def train(plan: Plan, *, teacher: Path | None = None, **options: Any) -> dict[str, Any]:
-    """Runs a plan; returns the last epoch's row."""
+def train(plan: Plan, *, teacher: Path | None = None, init: Path | None = None, **options: Any) -> dict[str, Any]:
+    """Runs a plan, from the weights of the run or checkpoint `init` if it is given; returns the last epoch's row."""
     steps = plan.recipe.steps if isinstance(plan.recipe, Steps) else (plan.recipe,)
     if teacher is not None and not any(step.needs_teacher for step in steps):
         raise UserError(f"recipe {plan.recipe.name} does not distil; --set kl=1 makes it, or leave --teacher out")
     master = load_teacher(teacher, plan.source) if teacher is not None else None
     options |= {"teacher": master, "teacher_name": str(teacher or ""), "model_spec": plan.model}
-    return fit(plan.model.build, plan.source, plan.recipe, plan.out, **options)
+
+    def network() -> nn.Module:
+        made = plan.model.build()
+        if init is not None and (fresh := start_from(made, init)):
+            warnings.warn(f"{init} has other classes; not taken from it: {', '.join(fresh)}", stacklevel=2)
+        return made
+
+    return fit(network, plan.source, plan.recipe, plan.out, init_name=str(init.resolve()) if init else "", **options)
 
 
 def load_teacher(path: Path, source: Source) -> nn.Module:

@@ -1,0 +1,24 @@
+"""Starting from the weights of another run: all of them, but for a classifier of other classes."""
+
+from pathlib import Path
+
+from torch import nn
+
+from ftbnn.errors import UserError
+from ftbnn.training.run import load_network
+
+
+def start_from(network: nn.Module, path: Path) -> list[str]:
+    """Gives `network` the weights of a run's best epoch or of a checkpoint; returns the names of those it keeps."""
+    given, own = load_network(path)[1]["model"], network.state_dict()
+    if set(given) != set(own):
+        name = min(set(given) ^ set(own))
+        raise UserError(f"{path} is of another network: {name} is only in {'it' if name in given else 'this one'}")
+    fresh = [name for name in own if own[name].shape != given[name].shape]
+    classifier = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)][-1:]
+    for name in fresh:
+        if name.rpartition(".")[0] not in classifier:
+            there, here = list(given[name].shape), list(own[name].shape)
+            raise UserError(f"{path} is of another network: its {name} is {there}, here it is {here}")
+    network.load_state_dict({name: given[name] for name in own if name not in fresh}, strict=False)
+    return fresh
