@@ -1,6 +1,5 @@
 // The binding to Python; bindings_rows.cc has the small kernels', training/ its own.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +14,7 @@
 
 #include "base/cpu.h"
 #include "bench/roofs.h"
+#include "bindings_arrays.h"
 #include "bindings_rows.h"
 #include "bindings_tiles.h"
 #include "engine/engine.h"
@@ -55,15 +55,6 @@ std::vector<std::string> isa_names() {
   return names;
 }
 
-void require(bool holds, const char* what) {
-  if (!holds) throw nb::value_error(what);
-}
-
-// Strided arrays are used where they lie, so that tests can put guards around them; the others must be contiguous.
-template <typename T, nb::ssize_t... Shape>
-using Strided = nb::ndarray<nb::numpy, T, nb::shape<Shape...>, nb::device::cpu>;
-template <typename T, nb::ssize_t... Shape>
-using Packed = nb::ndarray<nb::numpy, const T, nb::shape<Shape...>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Rows = std::optional<Strided<T, -1, -1>>;
 

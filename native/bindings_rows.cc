@@ -1,10 +1,10 @@
 // The small row kernels, for tests; native/kernels/rows.h is the contract.
 #include "bindings_rows.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "bindings_arrays.h"
 #include "bindings_tiles.h"
 #include "kernels/table.h"
 
@@ -13,14 +13,7 @@ using namespace nb::literals;
 
 namespace {
 
-// Arrays are used where they lie: [..., position, channel], channels side by side.
-template <typename T, nb::ssize_t... Shape>
-using Strided = nb::ndarray<nb::numpy, T, nb::shape<Shape...>, nb::device::cpu>;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw nb::value_error(what);
-}
-
+// Arrays are [..., position, channel], channels side by side.
 template <typename Array>
 int extent(const Array& array, std::size_t axis) {
   return static_cast<int>(array.shape(axis));

@@ -1,7 +1,6 @@
 // The tile kernels, for tests; native/kernels/bconv_rows.h and native/base/tiles.h are the contracts.
 #include "bindings_tiles.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -11,6 +10,7 @@
 
 #include "base/aligned.h"
 #include "base/tiles.h"
+#include "bindings_arrays.h"
 #include "bindings_rows.h"
 #include "tests/tile_trap.h"
 
@@ -22,15 +22,6 @@ namespace {
 using ftbnn::PANEL;
 
 bool traps_tiles = false;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw nb::value_error(what);
-}
-
-template <typename T, nb::ssize_t... Shape>
-using Strided = nb::ndarray<nb::numpy, T, nb::shape<Shape...>, nb::device::cpu>;
-template <typename T, nb::ssize_t... Shape>
-using Packed = nb::ndarray<nb::numpy, const T, nb::shape<Shape...>, nb::c_contig, nb::device::cpu>;
 
 // Memory that a kernel is told to be `size` bytes, with a guard behind it.
 class Guarded {

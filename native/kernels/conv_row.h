@@ -43,6 +43,21 @@ struct Epilogue {
   Act act;
 };
 
+// Of one value of channel c. Internal linkage: files of different ISAs never share a copy.
+[[maybe_unused]] static inline float activate(const Epilogue& end, int c, float y) {
+  switch (end.act) {
+    case Act::none:
+      return y;
+    case Act::relu:
+      return y > 0 ? y : 0;
+    case Act::prelu:
+      return y > 0 ? y : end.left[c] * y;
+    case Act::fprelu:
+      break;
+  }
+  return y > 0 ? end.right[c] * y : end.left[c] * y;
+}
+
 struct ConvRow {
   const float* in;         // [rows][row_stride], positions of `channels_in` floats
   std::size_t row_stride;  // floats from one input row to the next

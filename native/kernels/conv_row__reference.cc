@@ -5,20 +5,6 @@ namespace ftbnn {
 
 namespace {
 
-float activate(const Epilogue& end, int o, float y) {
-  switch (end.act) {
-    case Act::none:
-      return y;
-    case Act::relu:
-      return y > 0 ? y : 0;
-    case Act::prelu:
-      return y > 0 ? y : end.left[o] * y;
-    case Act::fprelu:
-      break;
-  }
-  return y > 0 ? end.right[o] * y : end.left[o] * y;
-}
-
 // `acc` holds the sums of position x, one for each of the first `channels` channels.
 void finish(const Epilogue& end, std::size_t x, int channels, const float* acc) {
   std::uint32_t signs = 0;

@@ -81,20 +81,6 @@ inline std::uint64_t signs(const float* in, int count) {
   return word;
 }
 
-inline float activate(const Epilogue& end, int c, float y) {
-  switch (end.act) {
-    case Act::none:
-      return y;
-    case Act::relu:
-      return y > 0 ? y : 0;
-    case Act::prelu:
-      return y > 0 ? y : end.left[c] * y;
-    case Act::fprelu:
-      break;
-  }
-  return y > 0 ? end.right[c] * y : end.left[c] * y;
-}
-
 }  // namespace
 
 void max_pool_row__avx2(const PoolRow& row) { pool_row<true>(row); }

@@ -35,20 +35,6 @@ int popcount(std::uint64_t word) {
   return static_cast<int>(word * 0x0101010101010101 >> 56);
 }
 
-float activate(const Epilogue& end, int c, float y) {
-  switch (end.act) {
-    case Act::none:
-      return y;
-    case Act::relu:
-      return y > 0 ? y : 0;
-    case Act::prelu:
-      return y > 0 ? y : end.left[c] * y;
-    case Act::fprelu:
-      break;
-  }
-  return y > 0 ? end.right[c] * y : end.left[c] * y;
-}
-
 }  // namespace
 
 void max_pool_row__portable(const PoolRow& row) { pool_row<true>(row); }

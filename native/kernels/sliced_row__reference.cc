@@ -5,24 +5,6 @@
 
 namespace ftbnn {
 
-namespace {
-
-float activate(const Epilogue& end, int o, float y) {
-  switch (end.act) {
-    case Act::none:
-      return y;
-    case Act::relu:
-      return y > 0 ? y : 0;
-    case Act::prelu:
-      return y > 0 ? y : end.left[o] * y;
-    case Act::fprelu:
-      break;
-  }
-  return y > 0 ? end.right[o] * y : end.left[o] * y;
-}
-
-}  // namespace
-
 void patch_row__reference(const PatchRow& row) {
   for (int x = 0; x < row.width; ++x) {
     for (int ky = 0; ky < row.kh; ++ky) {

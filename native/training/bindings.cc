@@ -17,6 +17,7 @@
 #include "bindings_rows.h"
 #include "training/average.h"
 #include "training/binary_conv.h"
+#include "training/bindings_address.h"
 #include "training/block.h"
 #include "training/norm.h"
 
@@ -27,13 +28,6 @@ namespace {
 
 using namespace ftbnn;
 using namespace ftbnn::training;
-
-using Address = std::uintptr_t;  // 0 is null
-
-template <typename T>
-T* at(Address address) {
-  return reinterpret_cast<T*>(address);
-}
 
 Team::Launch launch = nullptr;
 

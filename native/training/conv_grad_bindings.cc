@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "training/bindings_address.h"
 #include "training/conv_grad.h"
 #include "training/conv_grad_timing.h"
 
@@ -17,13 +18,7 @@ namespace {
 using namespace ftbnn;
 using namespace ftbnn::training;
 
-using Address = std::uintptr_t;  // 0 is null
 using Sizes = std::array<int, 12>;
-
-template <typename T>
-T* at(Address address) {
-  return reinterpret_cast<T*>(address);
-}
 
 ConvShape shape_of(const Sizes& s) {
   return {s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]};

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from arrays import aligned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,15 +66,6 @@ def rows(draw, max_values: int) -> Row:
         zero_one=bool(lot.integers(2)),
         seed=seed,
     )
-
-
-def aligned(array: np.ndarray) -> np.ndarray:
-    """The same values at an address that is a multiple of 64."""
-    raw = np.empty(array.nbytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    view = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    view[...] = array
-    return view
 
 
 def strided(shape: tuple[int, ...], dtype: type, row: Row) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from arrays import aligned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,14 +16,6 @@ GUARD = np.float32(-12345.0)
 every_isa = pytest.mark.parametrize("isa", TILES)
 thorough = settings(max_examples=50, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
-
-
-def aligned(array: np.ndarray) -> np.ndarray:
-    raw = np.empty(array.nbytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    view = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    view[...] = array
-    return view
 
 
 def slices(weights: np.ndarray) -> np.ndarray:

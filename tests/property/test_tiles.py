@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from arrays import aligned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,15 +152,6 @@ def cases(draw) -> Case:
     )
     first = int(lot.integers(case.size[0]))
     return replace(case, first=first, last=int(lot.integers(first, case.size[0])) + 1)
-
-
-def aligned(array: np.ndarray) -> np.ndarray:
-    """The same values at an address that is a multiple of 64."""
-    raw = np.empty(array.nbytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    view = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    view[...] = array
-    return view
 
 
 def packed(bits: np.ndarray) -> np.ndarray:
