@@ -2,13 +2,14 @@
 //
 // Beside PyTorch the first matters: its OpenMP workers spin for a while after each of its operators, on the cores that
 // workers of ours would need. Given GOMP_parallel of the very libgomp that PyTorch loaded, both share one set of
-// threads. As in ThreadPool, tasks are handed out one by one and must write only what is their own; they must not
-// throw.
+// threads. As in ThreadPool, tasks are handed out one by one and must write only what is their own; what the first to
+// fail has thrown comes out of run.
 #pragma once
 
 #include <atomic>
 #include <memory>
 
+#include "base/first_error.h"
 #include "base/threads.h"
 
 namespace ftbnn {
@@ -37,13 +38,16 @@ class Team {
       const Body& body;
       int count;
       std::atomic<int> next{0};
+      FirstError error{};
     } round{body, count};
     launch_(
         [](void* data) {
           auto& round = *static_cast<Round*>(data);
-          for (int task = round.next++; task < round.count; task = round.next++) round.body(task);
+          for (int task = round.next++; task < round.count; task = round.next++)
+            round.error.keep_from([&] { round.body(task); });
         },
         &round, static_cast<unsigned>(threads_), 0);
+    round.error.rethrow();
   }
 
  private:

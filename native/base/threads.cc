@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/first_error.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -60,6 +62,7 @@ class ThreadPool::Crew {
   std::condition_variable wake_;
   Call call_ = nullptr;
   const void* context_ = nullptr;
+  FirstError error_;
   // Each on a cache line of its own: what the threads hammer on is not what the others read.
   alignas(64) std::atomic<std::uint64_t> ticket_{0};  // tasks of this round, tasks taken
   alignas(64) std::atomic<int> done_{0};
@@ -85,7 +88,7 @@ void ThreadPool::Crew::take_tasks() {
     const std::uint64_t ticket = ticket_.fetch_add(1);
     const std::uint64_t task = ticket % TASK_LIMIT;
     if (task >= ticket / TASK_LIMIT) return;
-    call_(context_, static_cast<int>(task));
+    error_.keep_from([&] { call_(context_, static_cast<int>(task)); });
     ++done_;
   }
 }
@@ -102,6 +105,7 @@ void ThreadPool::Crew::run(int count, Call call, const void* context) {
   }
   take_tasks();
   while (done_ < count) pause();
+  error_.rethrow();
 }
 
 void ThreadPool::Crew::work() {

@@ -7,8 +7,10 @@
 #include <nanobind/stl/string.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 
@@ -171,6 +173,16 @@ Blocks& blocks() {
   return found;
 }
 
+int run_tasks(int threads, int count, int failing) {
+  std::atomic<int> done{0};
+  TeamInUse team(threads);
+  (*team).run(count, [&](int task) {
+    if (failing != 0 && task % failing == 0) throw std::bad_alloc();
+    ++done;
+  });
+  return done;
+}
+
 Bytes take_block(std::size_t bytes) {
   void* block = blocks().take(bytes);
   const nb::capsule owner(block, [](void* given) noexcept { blocks().give_back(given); });
@@ -187,6 +199,9 @@ void bind_training(nb::module_ m) {
   m.def("binary_conv", &binary_conv, "isa"_a, "shape"_a, "zero_one"_a, "codes"_a, "weight"_a, "tail"_a, "y"_a, "sums"_a,
         "squares"_a, "threads"_a = 1,
         "A block's convolution alone, for tests; isa as for kernels.bconv_rows. True if tiles did it.");
+  m.def(
+      "run_tasks", &run_tasks, "threads"_a, "count"_a, "failing"_a,
+      "For tests: how many of `count` tasks came to their end; those whose numbers are multiples of `failing` do not.");
   m.def("take_block", &take_block, "bytes"_a, "Uninitialised memory, kept for the next caller when it is dropped.");
   m.def("release_blocks", [] { blocks().release(); }, "Gives the memory of blocks that nobody has back to the system.");
   nb::class_<Block>(m, "Block", "One block for one shape of input; it keeps the addresses of its parameters.")

@@ -19,6 +19,11 @@ def binary_conv(isa: str, shape: Sequence[int], zero_one: bool, codes: int, weig
     A block's convolution alone, for tests; isa as for kernels.bconv_rows. True if tiles did it.
     """
 
+def run_tasks(threads: int, count: int, failing: int) -> int:
+    """
+    For tests: how many of `count` tasks came to their end; those whose numbers are multiples of `failing` do not.
+    """
+
 def take_block(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
     """Uninitialised memory, kept for the next caller when it is dropped."""
 

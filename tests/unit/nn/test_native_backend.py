@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from ftbnn import _native
 from ftbnn.export.trace import trace
 from ftbnn.models import build
 from ftbnn.nn import (
@@ -20,7 +21,7 @@ from ftbnn.nn import (
     set_mode,
 )
 from ftbnn.nn.native import Layers, fits, listeners
-from ftbnn.nn.native_call import SMALL_BYTES, empty
+from ftbnn.nn.native_call import SMALL_BYTES, empty, share_threads
 from ftbnn.nn.native_repeat import repeat
 
 
@@ -72,6 +73,23 @@ def test_gradients_in_bytes_are_near_and_everything_else_is_the_same(monkeypatch
     }
     assert 0 < max(off.values()) < 0.2  # the noise of 16 layers, one after the other
     assert all(value == 0 for path, value in off.items() if path.startswith(("fc.", "stage4.3.norm")))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("launcher", ["PyTorch's", "ours"])
+def test_a_task_that_runs_out_of_memory_is_an_error_of_its_caller(launcher, threads):
+    share_threads.cache_clear()
+    share_threads()
+    if launcher == "ours":
+        _native.training.use_launcher(0)
+    try:
+        for _ in range(20):
+            with pytest.raises(MemoryError):
+                _native.training.run_tasks(threads, 40, 7)
+            assert _native.training.run_tasks(threads, 40, 0) == 40
+    finally:
+        share_threads.cache_clear()
+        share_threads()
 
 
 def test_real_valued_layers_and_layers_with_hooks_run_in_torch():
