@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/border.h"
 #include "engine/limits.h"
 #include "engine/pairs.h"
 #include "engine/plan.h"
+#include "kernels/border.h"
 
 namespace ftbnn {
 
@@ -72,17 +72,6 @@ void arrange_bits(const Operator& op, OperatorPlan& plan) {
   }
 }
 
-// In operations that every CPU has vectors for.
-std::int32_t popcount(std::uint64_t word) {
-  word -= word >> 1 & 0x5555555555555555;
-  word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
-  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
-  word += word >> 8;
-  word += word >> 16;
-  return static_cast<std::int32_t>((word + (word >> 32)) & 0x7f);
-}
-
-// What xor counts for taps outside the image, and the number of channels inside: see kernels/conv_row.h.
 void border_base(const Operator& op, const Shape& in, const Shape& out, OperatorPlan& plan, Room& room) {
   const Window& w = op.window;
   std::vector<Inside> rows, columns;
@@ -95,35 +84,11 @@ void border_base(const Operator& op, const Shape& in, const Shape& out, Operator
     throw FormatError(op.path + ": the border would not fit into memory");
   }
   plan.base = AlignedArray<std::int32_t>(z(plan.panels) * classes * PANEL);
-  // ones[y][x][o]: ones of output channel o's weights in the taps above and left of (y, x).
-  std::vector<std::int32_t> ones(z((w.kh + 1) * (w.kw + 1)) * PANEL);
-  const auto sum = [&](int y, int x) { return ones.data() + z(y * (w.kw + 1) + x) * PANEL; };
   for (const GroupPlan& group : plan.groups) {
-    const int words = words_of(group.in_size);
+    const std::size_t size = z(w.kh * w.kw * words_of(group.in_size)) * PANEL;
     for (int panel = 0; panel < group.panels; ++panel) {
-      const std::uint64_t* weights = plan.bits.data() + group.weights_at + z(panel) * z(w.kh * w.kw * words) * PANEL;
-      for (int y = 0; y < w.kh; ++y) {
-        for (int x = 0; x < w.kw; ++x) {
-          std::int32_t *here = sum(y + 1, x + 1), *up = sum(y, x + 1), *left = sum(y + 1, x), *corner = sum(y, x);
-          for (int o = 0; o < PANEL; ++o) here[o] = up[o] + left[o] - corner[o];
-          for (int word = 0; word < words; ++word, weights += PANEL) {
-            for (int o = 0; o < PANEL; ++o) here[o] += popcount(weights[o]);
-          }
-        }
-      }
-      std::int32_t* base = plan.base.data() + z(group.first_panel + panel) * classes * PANEL;
-      const int channels = std::min(PANEL, group.out_size - panel * PANEL);
-      for (const Inside& r : rows) {
-        for (const Inside& c : columns) {
-          const int taps = (r.last - r.first) * (c.last - c.first);
-          for (int o = 0; o < channels; ++o) {
-            const std::int32_t inside =
-                sum(r.last, c.last)[o] - sum(r.first, c.last)[o] - sum(r.last, c.first)[o] + sum(r.first, c.first)[o];
-            base[o] = group.in_size * taps + 2 * (sum(w.kh, w.kw)[o] - inside);
-          }
-          base += PANEL;
-        }
-      }
+      border_bases(plan.bits.data() + group.weights_at + z(panel) * size, group.in_size, w.kh, w.kw, rows, columns,
+                   plan.base.data() + z(group.first_panel + panel) * classes * PANEL);
     }
   }
 }

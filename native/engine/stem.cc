@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "engine/border.h"
 #include "engine/limits.h"
+#include "kernels/border.h"
 #include "kernels/sliced_row.h"
 
 namespace ftbnn {

@@ -58,22 +58,9 @@ void BinaryConv::pack_weights(const float* weight, const float* tail, Team& team
 }
 
 void BinaryConv::find_bases(Team& team) {
-  const auto classify = [](int out, int stride, int kernel, int padding, int size, std::vector<Inside>& kinds) {
-    std::vector<std::uint8_t> classes;
-    for (int o = 0; o < out; ++o) {
-      const int start = o * stride - padding;
-      const Inside inside{std::clamp(-start, 0, kernel), std::clamp(size - start, 0, kernel)};
-      const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Inside& kind) {
-        return kind.first == inside.first && kind.last == inside.last;
-      });
-      classes.push_back(static_cast<std::uint8_t>(found - kinds.begin()));
-      if (found == kinds.end()) kinds.push_back(inside);
-    }
-    return classes;
-  };
   const ConvShape& s = shape_;
-  row_class_ = classify(s.oh(), s.sh, s.kh, s.ph, s.h, row_kinds_);
-  column_class_ = classify(s.ow(), s.sw, s.kw, s.pw, s.w, column_kinds_);
+  row_class_ = border_classes(s.oh(), s.sh, s.kh, s.ph, s.h, row_kinds_);
+  column_class_ = border_classes(s.ow(), s.sw, s.kw, s.pw, s.w, column_kinds_);
   const std::size_t kinds = row_kinds_.size() * column_kinds_.size();
   bases_ = AlignedArray<std::int32_t>(z(panels_) * kinds * PANEL);
   team.run(panels_, [&](int panel) {
@@ -81,23 +68,8 @@ void BinaryConv::find_bases(Team& team) {
         *std::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) { return g.first_panel <= panel; });
     const std::size_t size = z(s.kh * s.kw * group.words) * PANEL;
     const std::uint64_t* weights = weights_.data() + group.weights_at + z(panel - group.first_panel) * size;
-    std::vector<std::int32_t> ones(z(s.kh * s.kw) * PANEL);  // [tap][PANEL]
-    for (std::size_t k = 0; k < size; ++k) {
-      ones[k / (z(group.words) * PANEL) * PANEL + k % PANEL] += __builtin_popcountll(weights[k]);
-    }
-    std::int32_t* base = bases_.data() + z(panel) * kinds * PANEL;
-    for (const Inside& r : row_kinds_) {
-      for (const Inside& c : column_kinds_) {
-        std::fill_n(base, PANEL, group.in_size * (r.last - r.first) * (c.last - c.first));
-        for (int y = 0; y < s.kh; ++y) {
-          for (int x = 0; x < s.kw; ++x) {
-            if (y >= r.first && y < r.last && x >= c.first && x < c.last) continue;
-            for (int o = 0; o < PANEL; ++o) base[o] += 2 * ones[z(y * s.kw + x) * PANEL + z(o)];
-          }
-        }
-        base += PANEL;
-      }
-    }
+    border_bases(weights, group.in_size, s.kh, s.kw, row_kinds_, column_kinds_,
+                 bases_.data() + z(panel) * kinds * PANEL);
   });
 }
 

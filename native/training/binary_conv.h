@@ -8,6 +8,7 @@
 
 #include "base/aligned.h"
 #include "kernels/block/rows.h"
+#include "kernels/border.h"
 #include "kernels/table.h"
 #include "training/conv_grad.h"
 
@@ -31,11 +32,6 @@ class BinaryConv {
   struct Group {
     int in_first, in_size, out_first, out_size, words, first_panel;
     std::size_t weights_at;
-  };
-
-  // The taps of a window that lie inside the image, [first, last).
-  struct Inside {
-    int first, last;
   };
 
   void pack_weights(const float* weight, const float* tail, Team& team);
