@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <stdexcept>
 
 namespace ftbnn {
@@ -41,7 +42,10 @@ class Engine::Loan {
   }
   ~Loan() {
     const std::lock_guard<std::mutex> lock(engine_.workspaces_mutex_);
-    engine_.workspaces_.push_back(std::move(memory_));
+    try {
+      engine_.workspaces_.push_back(std::move(memory_));
+    } catch (const std::bad_alloc&) {  // no room to keep it: the next one is made anew
+    }
   }
   Loan(const Loan&) = delete;
   Loan& operator=(const Loan&) = delete;

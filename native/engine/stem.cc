@@ -1,5 +1,6 @@
 #include "engine/stem.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/limits.h"

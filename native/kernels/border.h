@@ -17,7 +17,7 @@ std::vector<std::uint8_t> border_classes(int out, int stride, int kernel, int pa
                                          std::vector<Inside>& kinds);
 
 // Of one panel: what xor counts for taps outside the image, and the number of products inside; `base` of conv_row.h.
-// weights: [kh][kw][words][PANEL] of so many `channels` in; base: [rows][columns][PANEL].
+// weights: [kh][kw][words][PANEL] of so many `channels` in; base: [rows][columns][PANEL], all written.
 void border_bases(const std::uint64_t* weights, int channels, int kh, int kw, const std::vector<Inside>& rows,
                   const std::vector<Inside>& columns, std::int32_t* base);
 

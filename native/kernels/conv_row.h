@@ -15,9 +15,10 @@
 // Border codes are 0, which xor counts as -1; `base` puts that right: for a border class k it is
 //   channels * (taps inside) + 2 * sum over outside taps of popcount(w).
 //
-// A panel has PANEL output channels; arrays over o have PANEL entries, those past `channels` zero, and may be read in
-// full. `out`, `shortcut` and `codes` are touched only in the first `channels` of each position (codes: bits past it
-// are written as 0). Weight panels are 64-byte aligned; nothing else is. No allocation, no state.
+// A panel has PANEL output channels; arrays over o have PANEL entries, those past `channels` zero (of `base`:
+// anything), and may be read in full. `out`, `shortcut` and `codes` are touched only in the first `channels` of each
+// position (codes: bits past it are written as 0). Weight panels are 64-byte aligned; nothing else is. No allocation,
+// no state.
 #pragma once
 
 #include <cstddef>

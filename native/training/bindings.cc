@@ -199,9 +199,8 @@ void bind_training(nb::module_ m) {
   m.def("binary_conv", &binary_conv, "isa"_a, "shape"_a, "zero_one"_a, "codes"_a, "weight"_a, "tail"_a, "y"_a, "sums"_a,
         "squares"_a, "threads"_a = 1,
         "A block's convolution alone, for tests; isa as for kernels.bconv_rows. True if tiles did it.");
-  m.def(
-      "run_tasks", &run_tasks, "threads"_a, "count"_a, "failing"_a,
-      "For tests: how many of `count` tasks came to their end; those whose numbers are multiples of `failing` do not.");
+  m.def("run_tasks", &run_tasks, "threads"_a, "count"_a, "failing"_a,
+        "For tests: runs tasks; those whose numbers are multiples of `failing` (0: none) run out of memory.");
   m.def("take_block", &take_block, "bytes"_a, "Uninitialised memory, kept for the next caller when it is dropped.");
   m.def("release_blocks", [] { blocks().release(); }, "Gives the memory of blocks that nobody has back to the system.");
   nb::class_<Block>(m, "Block", "One block for one shape of input; it keeps the addresses of its parameters.")

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from ftbnn.experiments.shipping import ship
 from ftbnn.models import build
 from ftbnn.training.checkpoint import load
 from ftbnn.training.record import read
+from ftbnn.training.run import load_state
 from ftbnn.training.warm_start import start_from
 
 # A few seconds of training on the embedded digits: 24 steps an epoch.
@@ -195,26 +197,31 @@ def test_a_run_is_never_overwritten_nor_resumed_as_another(whole_run, extra, mes
 
 def test_a_run_starts_from_the_weights_of_another(whole_run, tmp_path, capsys):
     first, _ = whole_run
-    last = first / "last.pt"
+    last = tmp_path / "first" / "last.pt"
+    shutil.copytree(first, last.parent)
     words = [*SMALL, "--set", "epochs=1", "--set", "lr=1e-9", "--init", str(last), "--out", str(tmp_path / "second")]
     assert main(words) == 0
     before, after = weights(first), weights(tmp_path / "second")
     for name in ("stage1.0.conv.weight", "fc.weight"):
         assert torch.allclose(before[name], after[name], atol=1e-6)
-    assert main([*words, "--resume"]) == 0
     assert main([*(word for word in words if word not in ("--init", str(last))), "--resume"]) == 2
     assert "was started with init" in capsys.readouterr().err
     card = ship(tmp_path / "second", "mine", None, tmp_path)
     assert card["epoch"] == "1 of 1, best by test accuracy, after 3 of 3 of an earlier run"
     assert "--out RUN-START" in card["commands"][0]
     assert card["commands"][1].endswith("--init RUN-START/last.pt")
+    shutil.rmtree(last.parent)  # a run that has begun, and its card, need it no more
+    assert main([*words, "--resume"]) == 0
+    card = ship(tmp_path / "second", "mine", None, tmp_path)
+    assert card["epoch"] == "1 of 1, best by test accuracy, after 3 of 3 of an earlier run"
+    assert "--init RUN-START/last.pt" in card["commands"][0]
 
 
 def test_of_other_classes_all_but_the_classifier_is_taken(whole_run):
     first, _ = whole_run
     network = build("ftbnn18", classes=7, in_channels=1, width=4, stem="small")
     own = network.fc.weight.clone()
-    assert start_from(network, first) == ["fc.weight", "fc.bias"]
+    assert start_from(network, load_state(first)) == ["fc.weight", "fc.bias"]
     given = weights(first, "best.pt")
     assert torch.equal(network.fc.weight, own)
     assert torch.equal(network.state_dict()["stage1.0.conv.weight"], given["stage1.0.conv.weight"])
@@ -226,7 +233,7 @@ def test_of_other_classes_all_but_the_classifier_is_taken(whole_run):
 def test_another_network_gives_no_weights(whole_run, name, width, message):
     network = build(name, classes=10, in_channels=1, width=width, stem="small")
     with pytest.raises(UserError, match=message):
-        start_from(network, whole_run[0])
+        start_from(network, load_state(whole_run[0]))
 
 
 def test_two_processes_never_train_in_one_directory(tmp_path, capsys):

@@ -21,7 +21,7 @@ def binary_conv(isa: str, shape: Sequence[int], zero_one: bool, codes: int, weig
 
 def run_tasks(threads: int, count: int, failing: int) -> int:
     """
-    For tests: how many of `count` tasks came to their end; those whose numbers are multiples of `failing` do not.
+    For tests: runs tasks; those whose numbers are multiples of `failing` (0: none) run out of memory.
     """
 
 def take_block(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:

@@ -33,13 +33,15 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
     about = RunDir(Path(state["path"]).parent).read_json("run.json")
     spec = state["spec"]
     source = load(spec["name"], data_dir, image_size=_image_size(spec))
+    export = ["ftbnn", "export", str(Path("RUN") / run.relative_to(home)), "--zoo", name, *_where(spec["name"])]
+    commands = [*retrain_commands(home), shlex.join(export)]
     with TemporaryDirectory() as room:  # what is in the zoo stays there until file and card are whole
         file = Path(room) / f"{name}.ftbnn"
         report = export_run(run, file)
         scores, latency, packed = compare_file(run, file, source), _latency_ms(file), file.read_bytes()
     recipe = state["recipe"]
+    after = f", after {about['init_epoch']} of an earlier run" if about.get("init") else ""
     chosen = "best by test accuracy" if Path(state["path"]).name == "best.pt" else "the last"
-    exported = "RUN" if run.is_dir() else f"RUN/{run.relative_to(home)}"
     card = {
         "name": name,
         "model": about["model"]["name"],
@@ -48,7 +50,7 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
         "input": [spec["channels"], spec["image_size"], spec["image_size"]],
         "classes": list(spec["class_names"]),
         "recipe": recipe["name"].partition("/")[0],
-        "epoch": f"{state['epoch']} of {recipe['epochs']}, {chosen}{_after(about)}",
+        "epoch": f"{state['epoch']} of {recipe['epochs']}, {chosen}{after}",
         "seed": about["seed"],
         "teacher": bool(about["teacher"]),
         **rounded(scores),
@@ -57,10 +59,7 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
         "sha256": hashlib.sha256(packed).hexdigest(),
         "latency_ms": rounded(latency),
         "latency_of": f"one image, one thread, {_native.isa_in_use()}, {_native.cpu_name()}",
-        "commands": [
-            *retrain_commands(home),
-            shlex.join(["ftbnn", "export", exported, "--zoo", name, *_where(spec["name"])]),
-        ],
+        "commands": commands,
         "versions": environment()["versions"],
         "recipe_settings": recipe,
     }
@@ -74,13 +73,6 @@ def _latency_ms(file: Path) -> float:
     model = load_file(file, threads=1)
     image = np.zeros((1, *model.input_shape), np.float32)
     return 1e3 * min(min(turn(lambda: model(image))) for _ in range(TURNS))
-
-
-def _after(about: dict[str, Any]) -> str:
-    if not about.get("init"):
-        return ""
-    _, state = load_network(about["init"])
-    return f", after {state['epoch']} of {state['recipe']['epochs']} of an earlier run"
 
 
 def _image_size(spec: dict[str, Any]) -> int | None:
@@ -107,16 +99,16 @@ def retrain_commands(run: Path, out: str = "RUN") -> list[str]:
     name = recipes[0].name.partition("/")[0]
     words += ["--recipe", name, "--seed", str(about["seed"]), "--out", out]
     known = RECIPES.get(name)
-    originals = known.steps if isinstance(known, Steps) else (known,) * len(recipes)
+    originals = known.steps[: len(recipes)] if isinstance(known, Steps) else (known,) * len(recipes)
     for number, (recipe, original) in enumerate(zip(recipes, originals, strict=True)):
         prefix = f"step{number}." if steps else ""
         words += [word for change in _changes(recipe, original) for word in ("--set", prefix + change)]
     words += ["--teacher", "TEACHER"] if about["teacher"] else []
     if not (init := about.get("init")):
         return [shlex.join(words)]
-    earlier, start = run_of(Path(init)), f"{out}-START"
-    file = start if Path(init).is_dir() else f"{start}/{Path(init).relative_to(earlier)}"
-    return [*retrain_commands(earlier, start), shlex.join([*words, "--init", file])]
+    earlier, start = run_of(Path(init)), Path(f"{out}-START")
+    before = retrain_commands(earlier, str(start)) if RunDir(earlier).has_run else []
+    return [*before, shlex.join([*words, "--init", str(start / Path(init).relative_to(earlier))])]
 
 
 def _changes(recipe: Recipe, original: Recipe | None) -> list[str]:

@@ -42,7 +42,7 @@ def fit(
     workers: int = 0,
     model_spec: ModelSpec | None = None,
     teacher_name: str = "",
-    init_name: str = "",
+    origin: dict[str, str] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Trains `network` and returns the last epoch's scores; everything else is in the run directory `out`.
@@ -57,7 +57,7 @@ def fit(
         module = network if isinstance(network, nn.Module) else network()
         _seed_all(derive_seed(seed, here.rank))
         common = {"seed": seed, "teacher": teacher, "workers": workers, "device": device, "stop": stop, **settings}
-        common |= {"model_spec": model_spec or ModelSpec("", {}), "teacher_name": teacher_name, "init_name": init_name}
+        common |= {"model_spec": model_spec or ModelSpec("", {}), "teacher_name": teacher_name, "origin": origin or {}}
         # One process decides for all: a restarted worker goes on with the run that its first life started.
         resume = here.share(resume or (here.restarts > 0 and run.has_run))
         if resume and not here.share(run.has_run):
@@ -103,7 +103,7 @@ def _fit_one(
     workers: int,
     model_spec: ModelSpec,
     teacher_name: str,
-    init_name: str,
+    origin: dict[str, str],
     **settings: Any,
 ) -> dict[str, Any]:
     train, val, facts, augment = _splits(data, recipe)
@@ -129,7 +129,7 @@ def _fit_one(
                 run.create()
             hold.enter_context(run.held())
             about = {"model": asdict(model_spec), "data": facts, "seed": seed, "world": here.size}
-            about |= {"teacher": teacher_name, "init": init_name}
+            about |= {"teacher": teacher_name, "init": ""} | origin
             _describe(run, recipe, about, resume=resume)
         hold.callback(_native.training.release_blocks)
         here.barrier()

@@ -21,7 +21,7 @@ from ftbnn.training import recipes
 from ftbnn.training.fit import fit, with_settings
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
-from ftbnn.training.run import ModelSpec, load_network
+from ftbnn.training.run import ModelSpec, RunDir, load_network, load_state
 from ftbnn.training.scores import evaluate
 from ftbnn.training.warm_start import start_from
 
@@ -89,15 +89,20 @@ def train(plan: Plan, *, teacher: Path | None = None, init: Path | None = None, 
     if teacher is not None and not any(step.needs_teacher for step in steps):
         raise UserError(f"recipe {plan.recipe.name} does not distil; --set kl=1 makes it, or leave --teacher out")
     master = load_teacher(teacher, plan.source) if teacher is not None else None
-    options |= {"teacher": master, "teacher_name": str(teacher or ""), "model_spec": plan.model}
+    run, origin = RunDir(plan.out), {"init": str(init.absolute()) if init else ""}
+    begun = options.get("resume") and any(step.last.exists() for step in (run, *run.steps))
+    start = load_state(init) if init is not None and not begun else None
+    if start is not None:
+        origin["init_epoch"] = f"{start['epoch']} of {start['recipe']['epochs']}"
+    options |= {"teacher": master, "teacher_name": str(teacher or ""), "origin": origin, "model_spec": plan.model}
 
     def network() -> nn.Module:
         made = plan.model.build()
-        if init is not None and (fresh := start_from(made, init)):
-            warnings.warn(f"{init} has other classes; not taken from it: {', '.join(fresh)}", stacklevel=2)
+        if start is not None and (fresh := start_from(made, start)):
+            warnings.warn(f"the classifier of {init} has another shape: {', '.join(fresh)} not taken", stacklevel=2)
         return made
 
-    return fit(network, plan.source, plan.recipe, plan.out, init_name=str(init.resolve()) if init else "", **options)
+    return fit(network, plan.source, plan.recipe, plan.out, **options)
 
 
 def load_teacher(path: Path, source: Source) -> nn.Module:

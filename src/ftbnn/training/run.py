@@ -122,8 +122,8 @@ class RunDir:
 def run_of(path: Path) -> Path:
     """The run that a directory or a checkpoint belongs to; of one step of a multi-step run the whole."""
     run = path if path.is_dir() else path.parent
-    is_step = run.name.startswith("step") and run.name[4:].isdigit()
-    return run.parent if is_step else run
+    is_numbered = run.name.startswith("step") and run.name[4:].isdigit()
+    return run.parent if is_numbered and (run.parent / "step0" / "recipe.json").exists() else run
 
 
 def environment() -> dict[str, Any]:
@@ -160,8 +160,8 @@ def _commit() -> str | None:
         return None
 
 
-def load_network(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
-    """The trained network of a run directory (its best epoch) or of a checkpoint file, and its checkpoint.
+def load_state(path: str | Path) -> dict[str, Any]:
+    """The checkpoint of a run directory (its best epoch) or of a file; its `path` is that of the file.
 
     Of a multi-step run that is the last step's; one whose weights are real still has no binary network to give.
     """
@@ -174,14 +174,21 @@ def load_network(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
     state = checkpoint.load(path)
     if not {"model", "model_spec", "recipe", "spec", "epoch"} <= set(state):
         raise UserError(f"{path} is not a checkpoint of a training run")
+    return state | {"path": str(path)}
+
+
+def load_network(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
+    """The trained network of a run directory or of a checkpoint file, as `load_state` finds it, and its checkpoint."""
+    state = load_state(path)
     spec = ModelSpec(**state["model_spec"])
     network = spec.build()
     try:
         network.load_state_dict(state["model"])
     except RuntimeError as error:
-        raise UserError(f"the weights of {path} do not fit {spec.name}: {str(error).splitlines()[0]}") from error
+        reason = str(error).splitlines()[0]
+        raise UserError(f"the weights of {state['path']} do not fit {spec.name}: {reason}") from error
     apply_modes(network, Recipe.from_json(state["recipe"]))
-    return network.eval(), state | {"path": str(path)}
+    return network.eval(), state
 
 
 def apply_modes(network: nn.Module, recipe: Recipe) -> None:

@@ -1,16 +1,15 @@
-"""Starting from the weights of another run: all of them, but for a classifier of other classes."""
+"""Starting from the weights of another run: all of them, but for a classifier of another shape."""
 
-from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from ftbnn.errors import UserError
-from ftbnn.training.run import load_network
 
 
-def start_from(network: nn.Module, path: Path) -> list[str]:
-    """Gives `network` the weights of a run's best epoch or of a checkpoint; returns the names of those it keeps."""
-    given, own = load_network(path)[1]["model"], network.state_dict()
+def start_from(network: nn.Module, state: dict[str, Any]) -> list[str]:
+    """Gives `network` the weights of a checkpoint (`run.load_state`); returns the names of those that it keeps."""
+    given, own, path = state["model"], network.state_dict(), state["path"]
     if set(given) != set(own):
         name = min(set(given) ^ set(own))
         raise UserError(f"{path} is of another network: {name} is only in {'it' if name in given else 'this one'}")
