@@ -7,6 +7,8 @@ import numpy as np
 
 from ftbnn.experiments.queue import Record
 
+LEGEND_WIDTH = 60  # letters
+
 
 def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, train: bool = False) -> None:
     """Test top-1 (solid, right) and training loss (dashed, left) over the epochs; the mean over a variant's records.
@@ -38,4 +40,6 @@ def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, t
         accuracies.set_ylabel("test top-1 in % (solid)")
     accuracies.grid(alpha=0.3)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    accuracies.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize="small")
+    _, shown = accuracies.get_legend_handles_labels()
+    columns = max(1, min(3, LEGEND_WIDTH // max(map(len, shown))))  # a wider one would take its room from the axes
+    accuracies.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=columns, frameon=False, fontsize="small")
