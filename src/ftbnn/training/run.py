@@ -122,8 +122,8 @@ class RunDir:
 def run_of(path: Path) -> Path:
     """The run that a directory or a checkpoint belongs to; of one step of a multi-step run the whole."""
     run = path if path.is_dir() else path.parent
-    is_numbered = run.name.startswith("step") and run.name[4:].isdigit()
-    return run.parent if is_numbered and (run.parent / "step0" / "recipe.json").exists() else run
+    steps = [step.path for step in RunDir(run.parent).steps]
+    return run.parent if run in steps and steps[0].name == "step0" else run
 
 
 def environment() -> dict[str, Any]:
