@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 
 #include "base/cpu.h"
 #include "bench/roofs.h"
@@ -160,9 +161,21 @@ nb::object copy_of(const T* data, std::size_t count) {
   return nb::bytes(data, count * sizeof(T));
 }
 
-// What a file holds, for benchmarks that give the same network to other engines.
+// Files are read with the GIL released; what the operating system refuses is an OSError with its number.
+ftbnn::Model open_model(const std::string& path) {
+  try {
+    const nb::gil_scoped_release release;
+    return ftbnn::read_model(path);
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
+    throw nb::python_error();
+  }
+}
+
+// What a file holds, to train on from it and to give the same network to other engines.
 nb::tuple read_graph(const std::string& path) {
-  const ftbnn::Model model = ftbnn::read_model(path);
+  const ftbnn::Model model = open_model(path);
   nb::list values, operators;
   for (const ftbnn::Shape& shape : model.values) values.append(nb::make_tuple(shape.c, shape.h, shape.w));
   for (const ftbnn::Operator& op : model.operators) {
@@ -199,9 +212,6 @@ nb::tuple read_graph(const std::string& path) {
 
 void bind_bench(nb::module_ m) {
   m.doc() = "What benchmarks need of the CPU.";
-  m.def("read_graph", &read_graph, "path"_a,
-        nb::sig("def read_graph(path: str) -> tuple[list[tuple[int, int, int]], list[dict[str, object]]]"),
-        "The values and operators of a file, as docs/format.md names them; arrays are bytes.");
   m.def("hides_tile_palette", &ftbnn::hides_tile_palette, "True where libraries that use AMX end in SIGILL.");
   m.def(
       "roof",
@@ -236,16 +246,10 @@ void parse_engine(ftbnn::Engine* self, const nb::bytes& data, int threads) {
   new (self) ftbnn::Engine(ftbnn::parse(bytes, size), threads);
 }
 
-// Files are read with the GIL released; what the operating system refuses is an OSError with its number.
 void open_engine(ftbnn::Engine* self, const std::string& path, int threads) {
-  try {
-    const nb::gil_scoped_release release;
-    new (self) ftbnn::Engine(ftbnn::read_model(path), threads);
-  } catch (const std::system_error& error) {
-    errno = error.code().value();
-    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
-    throw nb::python_error();
-  }
+  ftbnn::Model model = open_model(path);
+  const nb::gil_scoped_release release;
+  new (self) ftbnn::Engine(std::move(model), threads);
 }
 
 template <typename Pixel>
@@ -318,6 +322,9 @@ NB_MODULE(_native, m) {
   const nb::object user_error = nb::module_::import_("ftbnn.errors").attr("UserError");
   nb::exception<ftbnn::FormatError>(m, "FormatError", user_error.ptr());
   nb::register_exception_translator(&translate_mistake, user_error.inc_ref().ptr());
+  m.def("read_graph", &read_graph, "path"_a,
+        nb::sig("def read_graph(path: str) -> tuple[list[tuple[int, int, int]], list[dict[str, object]]]"),
+        "The values and operators of a file, as docs/format.md names them; arrays are bytes.");
   nb::class_<ftbnn::Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a)
       .def("__init__", &parse_engine, "data"_a, "threads"_a)

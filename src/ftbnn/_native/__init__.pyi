@@ -32,6 +32,11 @@ def isa_in_use() -> str:
 class FormatError(ftbnn.errors.UserError):
     pass
 
+def read_graph(path: str) -> tuple[list[tuple[int, int, int]], list[dict[str, object]]]:
+    """
+    The values and operators of a file, as docs/format.md names them; arrays are bytes.
+    """
+
 class Engine:
     """A loaded .ftbnn file."""
 

@@ -2,11 +2,6 @@
 
 
 
-def read_graph(path: str) -> tuple[list[tuple[int, int, int]], list[dict[str, object]]]:
-    """
-    The values and operators of a file, as docs/format.md names them; arrays are bytes.
-    """
-
 def hides_tile_palette() -> bool:
     """True where libraries that use AMX end in SIGILL."""
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ftbnn.bench.file_graph import read_graph
 from ftbnn.bench.graph_module import GraphModule
 from ftbnn.budget import count
 from ftbnn.errors import UserError
 from ftbnn.export import export
 from ftbnn.export.graph import BConv, Graph
+from ftbnn.export.read import read_graph
 from ftbnn.models import build, find
 from ftbnn.nn import FPReLU, stem_for
 from ftbnn.runtime import load

@@ -1,7 +1,8 @@
 """A .ftbnn file as a function: images in, scores out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ from ftbnn.runtime.images import centre_view, pixels
 from ftbnn.zoo import resolve
 
 Images = NDArray[Any] | Image.Image | Sequence[NDArray[Any] | Image.Image]
+
+
+@contextmanager
+def naming(file: str | os.PathLike[str]) -> Iterator[None]:
+    """Where the native core reads a file: what it raises says which."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except FormatError as error:
+        raise FormatError(f"{file}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -36,12 +48,8 @@ class Model:
     def __init__(self, source: str | os.PathLike[str] | bytes, *, threads: int | None = None) -> None:
         given = source if isinstance(source, bytes) else os.fspath(source)
         name = "these bytes" if isinstance(source, bytes) else source
-        try:
+        with naming(name):
             self._engine = _native.Engine(given, len(os.sched_getaffinity(0)) if threads is None else threads)
-        except OSError as error:
-            raise UserError(f"cannot read {name}: {error.strerror or error}") from error
-        except FormatError as error:
-            raise FormatError(f"{name}: {error}") from None
         self.name: str = self._engine.name
         self.input_shape: tuple[int, int, int] = self._engine.input_shape
         self.output_shape: tuple[int, int, int] = self._engine.output_shape

@@ -5,12 +5,12 @@ import pytest
 import torch
 from export_networks import build_small, make_dyadic, small_networks
 
-from ftbnn.bench.file_graph import read_graph
 from ftbnn.bench.graph_module import GraphModule
 from ftbnn.bench.peers.resnet18 import ResNet18
 from ftbnn.bench.subject import open_subject
 from ftbnn.errors import UserError
 from ftbnn.export import export
+from ftbnn.export.read import read_graph
 from ftbnn.models import build
 from ftbnn.nn import FPReLU
 from ftbnn.runtime import load

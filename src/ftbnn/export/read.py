@@ -1,4 +1,4 @@
-"""The operators of a .ftbnn file as the export made them, so that other engines can be given the same network."""
+"""The operators of a .ftbnn file as the export made them: for other engines, and to go on training."""
 
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ftbnn.export.graph import (
     Value,
     Window,
 )
+from ftbnn.runtime.model import naming
 
 KINDS: dict[int, type[Operator]] = {
     kind.kind: kind for kind in (Conv, BConv, Linear, MaxPool, AvgPool, AverageTo, Concat, Channels, Pointwise, Flatten)
@@ -32,8 +33,9 @@ KINDS: dict[int, type[Operator]] = {
 
 
 def read_graph(path: Path) -> Graph:
-    """Reads the file with the engine's own reader."""
-    shapes, rows = _native.bench.read_graph(str(path))
+    """Reads the file with the engine's own reader. Raises FormatError if it is not one, UserError if unreadable."""
+    with naming(path):
+        shapes, rows = _native.read_graph(str(path))
     values = [Value(*shape) for shape in shapes]
     operators = tuple(_operator(row, values) for row in rows)
     return Graph(values[0], operators[-1].output, operators)
