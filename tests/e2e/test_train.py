@@ -21,6 +21,7 @@ from ftbnn.training.checkpoint import load
 from ftbnn.training.record import read
 from ftbnn.training.run import load_state
 from ftbnn.training.warm_start import start_from
+from ftbnn.zoo import card as zoo_card
 
 # A few seconds of training on the embedded digits: 24 steps an epoch.
 SMALL = ["train", "ftbnn18", "--data", "digits", "--width", "4", "--threads", "1"]
@@ -217,6 +218,31 @@ def test_a_run_starts_from_the_weights_of_another(whole_run, tmp_path, capsys):
     assert "--init RUN-START/last.pt" in card["commands"][0]
 
 
+def test_a_run_starts_from_a_file(tmp_path, capsys):
+    """... and its card can tell how the file came about after the zoo has another one of its name."""
+    words = ["train", "ftbnn18", "--init", "zoo:digits", "--set", "epochs=1", "--set", "lr=1e-9", "--seed", "1"]
+    assert main([*words, "--out", str(tmp_path / "run"), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    shipped = zoo_card("digits")
+    assert abs(row["val_top1"] - shipped["packed_top1"]) < 1.5
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert about["init"] == "zoo:digits"
+    card = ship(tmp_path / "run", "mine", None, tmp_path)
+    first, export, second, _ = card["commands"]
+    assert first == shipped["commands"][0].replace("--out RUN", "--out RUN-START")
+    assert export == "ftbnn export RUN-START/last.pt -o RUN-START.ftbnn"
+    assert second.endswith("--init RUN-START.ftbnn")
+    assert card["epoch"].endswith(f", after {shipped['epoch'].partition(',')[0]} of an earlier run")
+
+    words[words.index("zoo:digits")] = str(tmp_path / "mine.ftbnn")
+    assert main([*words, "--out", str(tmp_path / "again")]) == 0
+    card = ship(tmp_path / "again", "again", None, tmp_path)
+    assert card["epoch"].endswith(", after the training of a file")
+    assert card["commands"][0].endswith("--init RUN-START.ftbnn")
+    (tmp_path / "mine.ftbnn").unlink()  # a run that has begun needs it no more
+    assert main([*words, "--out", str(tmp_path / "again"), "--resume"]) == 0
+
+
 def test_of_other_classes_all_but_the_classifier_is_taken(whole_run):
     first, _ = whole_run
     network = build("ftbnn18", classes=7, in_channels=1, width=4, stem="small")
@@ -262,6 +288,9 @@ def test_two_processes_never_train_in_one_directory(tmp_path, capsys):
         (["train", "ftbnn18", "--teacher", "nothing/here"], "does not distil"),
         (["train", "ftbnn18", "--set", "kl=1", "--teacher", "nothing/here"], "no teacher"),
         (["train", "ftbnn18", "--init", "nothing/here"], "no checkpoint"),
+        (["train", "ftbnn18", "--init", "nothing.ftbnn"], "cannot read nothing.ftbnn"),
+        (["train", "ftbnn18", "--init", "zoo:digit"], "digits"),
+        (["train", "ftbnn18", "--init", "zoo:cifar10"], "is of another network"),
         (["train", "ftbnn18", "--width", "0"], "--width"),
         (["train", "ftbnn18", "--workers", "-1"], "--workers"),
         (["train", "ftbnn18", "--seed", "99999999999999999999"], "--seed"),

@@ -20,7 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run directory (default: runs/MODEL-DATA)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
     parser.add_argument("--teacher", type=Path, metavar="RUN", help="run, checkpoint or resnet18 .pth to distil from")
-    parser.add_argument("--init", type=Path, metavar="RUN", help="start from the weights of this run or checkpoint")
+    parser.add_argument(
+        "--init",
+        type=Path,
+        metavar="FROM",
+        help="start from a run's weights, a checkpoint's, a .ftbnn file's or zoo:NAME's",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of initialisation, order and augmentation")
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's; 16 for digits)")
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")

@@ -40,7 +40,8 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> 
         report = export_run(run, file)
         scores, latency, packed = compare_file(run, file, source), _latency_ms(file), file.read_bytes()
     recipe = state["recipe"]
-    after = f", after {about['init_epoch']} of an earlier run" if about.get("init") else ""
+    earlier = f"{about['init_epoch']} of an earlier run" if "init_epoch" in about else "the training of a file"
+    after = f", after {earlier}" if about.get("init") else ""
     chosen = "best by test accuracy" if Path(state["path"]).name == "best.pt" else "the last"
     card = {
         "name": name,
@@ -106,9 +107,21 @@ def retrain_commands(run: Path, out: str = "RUN") -> list[str]:
     words += ["--teacher", "TEACHER"] if about["teacher"] else []
     if not (init := about.get("init")):
         return [shlex.join(words)]
-    earlier, start = run_of(Path(init)), Path(f"{out}-START")
+    if (init := Path(init)).suffix == ".ftbnn" or "init_commands" in about:
+        before = _renamed(about.get("init_commands", []), f"{out}-START")
+        return [*before, shlex.join([*words, "--init", f"{out}-START.ftbnn"])]
+    earlier, start = run_of(init), Path(f"{out}-START")
     before = retrain_commands(earlier, str(start)) if RunDir(earlier).has_run else []
-    return [*before, shlex.join([*words, "--init", str(start / Path(init).relative_to(earlier))])]
+    return [*before, shlex.join([*words, "--init", str(start / init.relative_to(earlier))])]
+
+
+def _renamed(commands: list[str], start: str) -> list[str]:
+    """The commands of a card, with another name for its run and an export to a file of that name."""
+    split = [
+        [word.replace("RUN", start, 1) if word.startswith("RUN") else word for word in shlex.split(line)]
+        for line in commands
+    ]
+    return [shlex.join(line if line[1] != "export" else [*line[:3], "-o", f"{start}.ftbnn"]) for line in split]
 
 
 def _changes(recipe: Recipe, original: Recipe | None) -> list[str]:

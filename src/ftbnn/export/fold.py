@@ -53,6 +53,7 @@ def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value])
     if candidates:
         _, before, epilogue = min(candidates, key=lambda candidate: candidate[0])
         before.epilogue = epilogue
+        before.folded += (step.path, *step.folded)
         before.output = step.output
         writer[step.output] = before
 

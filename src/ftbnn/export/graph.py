@@ -63,9 +63,10 @@ class Operator:
 
 @dataclass
 class Fused(Operator):
-    """An operator that ends in an epilogue."""
+    """An operator that ends in an epilogue. `folded` are the layers that became part of it."""
 
     epilogue: Epilogue = field(default_factory=Epilogue)
+    folded: tuple[str, ...] = ()
 
     def reads(self) -> Iterator[Value]:
         yield from self.inputs

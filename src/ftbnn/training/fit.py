@@ -42,7 +42,7 @@ def fit(
     workers: int = 0,
     model_spec: ModelSpec | None = None,
     teacher_name: str = "",
-    origin: dict[str, str] | None = None,
+    origin: dict[str, Any] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Trains `network` and returns the last epoch's scores; everything else is in the run directory `out`.
@@ -103,7 +103,7 @@ def _fit_one(
     workers: int,
     model_spec: ModelSpec,
     teacher_name: str,
-    origin: dict[str, str],
+    origin: dict[str, Any],
     **settings: Any,
 ) -> dict[str, Any]:
     train, val, facts, augment = _splits(data, recipe)

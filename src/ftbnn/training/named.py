@@ -1,17 +1,19 @@
 """Training and evaluating by name: model, data and recipe put together, for the command line and the experiments."""
 
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ftbnn.budget import count
 from ftbnn.data import Source, load
 from ftbnn.data.batches import Batches
 from ftbnn.errors import UserError
+from ftbnn.export.read import read_graph
 from ftbnn.models import build
 from ftbnn.models.own import is_own, parameters_of
 from ftbnn.models.registry import find as find_model
@@ -19,11 +21,15 @@ from ftbnn.models.skeleton import skeleton
 from ftbnn.nn import StemName, set_backend, stem_for
 from ftbnn.training import recipes
 from ftbnn.training.fit import fit, with_settings
+from ftbnn.training.packed_start import start_from_file
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
 from ftbnn.training.run import ModelSpec, RunDir, load_network, load_state
 from ftbnn.training.scores import evaluate
 from ftbnn.training.warm_start import start_from
+from ftbnn.zoo import PREFIX, card, resolve
+
+STATISTICS_IMAGES = 512
 
 
 @dataclass(frozen=True)
@@ -84,25 +90,58 @@ def plan(
 
 
 def train(plan: Plan, *, teacher: Path | None = None, init: Path | None = None, **options: Any) -> dict[str, Any]:
-    """Runs a plan, from the weights of the run or checkpoint `init` if it is given; returns the last epoch's row."""
+    """Runs a plan, from the weights of the run, checkpoint or file `init` if given; returns the last epoch's row."""
     steps = plan.recipe.steps if isinstance(plan.recipe, Steps) else (plan.recipe,)
     if teacher is not None and not any(step.needs_teacher for step in steps):
         raise UserError(f"recipe {plan.recipe.name} does not distil; --set kl=1 makes it, or leave --teacher out")
     master = load_teacher(teacher, plan.source) if teacher is not None else None
-    run, origin = RunDir(plan.out), {"init": str(init.absolute()) if init else ""}
+    run = RunDir(plan.out)
     begun = options.get("resume") and any(step.last.exists() for step in (run, *run.steps))
-    start = load_state(init) if init is not None and not begun else None
-    if start is not None:
-        origin["init_epoch"] = f"{start['epoch']} of {start['recipe']['epochs']}"
+    start, facts = _start(init, plan) if init is not None and not begun else (None, {})
+    origin = {"init": "" if init is None else str(init if _is_zoo(init) else init.absolute())} | facts
     options |= {"teacher": master, "teacher_name": str(teacher or ""), "origin": origin, "model_spec": plan.model}
 
     def network() -> nn.Module:
         made = plan.model.build()
-        if start is not None and (fresh := start_from(made, start)):
+        if start is not None and (fresh := start(made)):
             warnings.warn(f"the classifier of {init} has another shape: {', '.join(fresh)} not taken", stacklevel=2)
         return made
 
     return fit(network, plan.source, plan.recipe, plan.out, **options)
+
+
+def _start(init: Path, plan: Plan) -> tuple[Callable[[nn.Module], list[str]], dict[str, Any]]:
+    """What gives a network the weights of `init`, and what its run will say of them."""
+    file = resolve(init)
+    if file.suffix != ".ftbnn":
+        state = load_state(init)
+        epoch = f"{state['epoch']} of {state['recipe']['epochs']}"
+        return lambda network: start_from(network, state), {"init_epoch": epoch}
+    facts: dict[str, Any] = {}
+    if _is_zoo(init):  # by the time that this network joins the zoo, another one may have the name
+        about = card(init.name.removeprefix(PREFIX))
+        facts = {"init_epoch": about["epoch"].partition(",")[0], "init_commands": about["commands"]}
+    graph = read_graph(file)
+    return lambda network: start_from_file(network, graph, _first_images(plan), init), facts
+
+
+def _is_zoo(path: Path) -> bool:
+    return str(path).startswith(PREFIX)
+
+
+def _first_images(plan: Plan) -> Iterator[Tensor]:
+    """Training images as the first epoch sees them, enough for statistics."""
+    source = plan.source
+    recipe = plan.recipe.steps[0] if isinstance(plan.recipe, Steps) else plan.recipe
+    augment = source.spec.augment if recipe.augment == "auto" else recipe.augment
+    batches = Batches(source.train, source.spec, batch_size=64, shuffle=True, augmentation=augment)
+    seen = 0
+    for batch in batches.epoch(0):
+        if len(batch):
+            yield batch.images
+        seen += len(batch)
+        if seen >= STATISTICS_IMAGES:
+            return
 
 
 def load_teacher(path: Path, source: Source) -> nn.Module:

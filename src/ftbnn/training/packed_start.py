@@ -1,0 +1,179 @@
+"""Starting from a .ftbnn file. Signs, slopes and real weights are in it; proxies and statistics are found again.
+
+proxies      the file's signs times the mean magnitude that the layer starts with
+BatchNorm    the file has scale * x + shift; with any mean and variance, weight = scale * sqrt(variance + eps) and
+             bias = shift + scale * mean give the same. Training needs those that x has, so images run through once.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+
+from ftbnn.errors import UserError
+from ftbnn.export import build_graph
+from ftbnn.export import graph as kinds
+from ftbnn.export.graph import Fused, Graph, Operator
+from ftbnn.nn import BConv, FPReLU
+
+ROUNDING = 1e-4  # of what is written into a network and read out again, relative
+
+
+@torch.no_grad()
+def start_from_file(network: nn.Module, given: Graph, images: Iterable[Tensor], path: Path) -> list[str]:
+    """Gives `network` the function of a file, and its BatchNorms the statistics of `images`; returns the names of the
+    weights that it keeps: those of a classifier of another shape."""
+    was_training, network = network.training, network.eval()
+    batches = list(images)
+    own = build_graph(network, batches[0])
+    pairs = _matched(own, given, path)
+    for mine, other in pairs:
+        _take(network, mine, other)
+    taken = build_graph(network, batches[0]).operators
+    others = {mine.path: other for mine, other in pairs}
+    for operator in taken:
+        if operator.path in others and not _equal(operator, others[operator.path]):
+            raise UserError(f"cannot train on from {path}: {operator.path} is not made of layers that --init knows")
+    _measure(network, batches)
+    network.train(was_training)
+    left_out = [operator.path for operator in own.operators if operator.path not in others]
+    return [name for name, _ in network.named_parameters() if name.rpartition(".")[0] in left_out]
+
+
+def _matched(own: Graph, given: Graph, path: Path) -> list[tuple[Operator, Operator]]:
+    """The operators of both, side by side, without a last matrix of another shape."""
+    if len(own.operators) != len(given.operators):
+        numbers = f"{len(given.operators)} operators, this one makes {len(own.operators)}"
+        raise UserError(f"{path} is of another network: it has {numbers}")
+    pairs = list(zip(own.operators, given.operators, strict=True))
+    if isinstance(own.operators[-1], kinds.Linear) and _shapes(pairs[-1][0]) != _shapes(pairs[-1][1]):
+        pairs.pop()
+    for mine, other in pairs:
+        if type(mine) is not type(other) or mine.path != other.path or _settings(mine) != _settings(other):
+            raise UserError(f"{path} is of another network: its {other.path} differs from {mine.path} here")
+        if _shapes(mine) != _shapes(other):
+            there, here = _shapes(other)[0], _shapes(mine)[0]
+            raise UserError(f"{path} is of another network: its {other.path} is {there}, here it is {here}")
+    return pairs
+
+
+def _settings(operator: Operator) -> list[Any]:
+    """What is not a float: windows, groups, codes."""
+    names = ("window", "groups", "zero_one", "whole")
+    act = operator.epilogue.act if isinstance(operator, Fused) else None
+    source = operator.source.tolist() if isinstance(operator, kinds.Channels) else None
+    return [act, source, *(getattr(operator, name, None) for name in names)]
+
+
+def _numbers(operator: Operator) -> Iterator[NDArray[Any]]:
+    """What is learned, the weights first; a scale or shift that is not there is 1 or 0."""
+    if isinstance(operator, kinds.Conv):
+        yield from operator.weights
+    elif isinstance(operator, kinds.BConv):
+        yield from operator.positive
+    elif isinstance(operator, kinds.Linear):
+        yield operator.weight
+    if isinstance(operator, Fused):
+        yield from _affine(operator)
+        yield from (slope for slope in (operator.epilogue.left, operator.epilogue.right) if slope is not None)
+
+
+def _affine(operator: Fused) -> tuple[NDArray[Any], NDArray[Any]]:
+    end, channels = operator.epilogue, operator.output.channels
+    scale = np.ones(channels) if end.scale is None else end.scale
+    return scale, np.zeros(channels) if end.shift is None else end.shift
+
+
+def _shapes(operator: Operator) -> list[tuple[int, ...]]:
+    return [array.shape for array in _numbers(operator)]
+
+
+def _equal(mine: Operator, other: Operator) -> bool:
+    return all(
+        np.allclose(a, b, rtol=ROUNDING, atol=ROUNDING * np.abs(b).max(initial=0))
+        for a, b in zip(_numbers(mine), _numbers(other), strict=True)
+    )
+
+
+def _take(network: nn.Module, mine: Operator, other: Operator) -> None:
+    """Writes an operator's numbers into the layers that it is made of; what that cannot express, `_equal` finds."""
+    if not isinstance(other, Fused) or not isinstance(mine, Fused):
+        return
+    modules = dict(network.named_modules())
+    layers = [modules[path] for path in (mine.path, *mine.folded) if path in modules]
+    scale, shift = _affine(other)
+    has_norm = any(isinstance(layer, BatchNorm) for layer in layers)
+    for layer in layers:
+        if isinstance(layer, BConv) and isinstance(other, kinds.BConv):
+            scale = scale / _take_signs(layer, other)
+        elif isinstance(layer, BConv) and isinstance(other, kinds.Conv):  # its weights are real, as in a toy network
+            for part, weight in zip(layer.parts, other.weights, strict=True):
+                _set(layer.proxies(part), weight)
+        elif isinstance(layer, nn.Conv2d | nn.Linear):
+            weight = other.weight if isinstance(other, kinds.Linear) else cast("kinds.Conv", other).weights[0]
+            _set(layer.weight, weight)
+            if layer.bias is not None:
+                _set(layer.bias, 0 * shift if has_norm else shift)
+        elif isinstance(layer, BatchNorm) and _learns(layer):
+            layer.reset_running_stats()  # to mean 0 and variance 1
+            _set(layer.weight, scale * np.sqrt(1 + layer.eps))
+            _set(layer.bias, shift)
+        elif isinstance(layer, FPReLU):
+            _set(layer.left, other.epilogue.left)
+            _set(layer.right, other.epilogue.right)
+        elif isinstance(layer, nn.PReLU) and layer.num_parameters == other.output.channels:
+            _set(layer.weight, other.epilogue.left)
+
+
+def _take_signs(layer: BConv, other: kinds.BConv) -> NDArray[Any]:
+    """Returns the magnitude that the layer itself multiplies each channel by."""
+    magnitudes = []
+    for part, positive in zip(layer.parts, other.positive, strict=True):
+        proxies = layer.proxies(part)
+        size = proxies.abs().mean().item()
+        _set(proxies, np.where(positive, size, -size))
+        magnitudes.append(layer.effective_weight(proxies).abs()[:, 0, 0, 0])
+    return torch.cat(magnitudes).double().cpu().numpy()
+
+
+def _set(parameter: Tensor, numbers: NDArray[Any] | None) -> None:
+    parameter.copy_(torch.from_numpy(np.array(numbers)).reshape(parameter.shape))
+
+
+def _measure(network: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Gives each BatchNorm the statistics of its input and leaves its function as it is."""
+    sums: dict[nn.Module, list[Any]] = {}
+
+    def add(norm: nn.Module, inputs: Any) -> None:
+        x = inputs[0].double().transpose(0, 1).flatten(1)
+        so_far = sums.get(norm, [0, 0, 0])
+        sums[norm] = [so_far[0] + x.shape[1], so_far[1] + x.sum(1), so_far[2] + x.square().sum(1)]
+
+    norms = [module for module in network.modules() if _learns(module)]
+    handles = [norm.register_forward_pre_hook(add) for norm in norms]
+    for images in batches:
+        network(images)
+    for handle in handles:
+        handle.remove()
+    for norm, (count, total, squares) in sums.items():
+        mean = total / count
+        _restate(cast("BatchNorm", norm), mean, (squares / count - mean.square()).clamp_min(0))
+
+
+def _learns(module: nn.Module) -> bool:
+    return isinstance(module, BatchNorm) and module.affine and module.track_running_stats
+
+
+def _restate(norm: BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Other statistics, the same function."""
+    was_mean, was_variance = cast("Tensor", norm.running_mean), cast("Tensor", norm.running_var)
+    scale = norm.weight.double() / (was_variance.double() + norm.eps).sqrt()
+    norm.bias.add_(scale * (mean - was_mean))
+    norm.weight.copy_(scale * (variance + norm.eps).sqrt())
+    was_mean.copy_(mean)
+    was_variance.copy_(variance)
