@@ -236,7 +236,9 @@ def test_a_run_starts_from_a_file(tmp_path, capsys):
 
     words[words.index("zoo:digits")] = str(tmp_path / "mine.ftbnn")
     assert main([*words, "--out", str(tmp_path / "again")]) == 0
-    card = ship(tmp_path / "again", "again", None, tmp_path)
+    card = ship(tmp_path / "again", "again", None, tmp_path, about="Once more.")
+    assert card["about"] == "Once more."
+    assert card["commands"][-1] == "ftbnn export RUN --zoo again --about 'Once more.'"
     assert card["epoch"].endswith(", after the training of a file")
     assert card["commands"][0].endswith("--init RUN-START.ftbnn")
     (tmp_path / "mine.ftbnn").unlink()  # a run that has begun needs it no more

@@ -15,6 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zoo", metavar="NAME", help="evaluate both and write NAME.ftbnn and its card into the zoo")
     parser.add_argument("--zoo-dir", type=Path, metavar="DIR", help="another folder for --zoo than the package's")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where the data set of --zoo is")
+    parser.add_argument(
+        "--about", metavar="TEXT", help="a sentence for the card of --zoo, as where the photos are from"
+    )
     parser.add_argument("--format", choices=("ftbnn", "onnx"), default="ftbnn", help="default: ftbnn")
 
 
@@ -26,8 +29,8 @@ def run(args: argparse.Namespace) -> None:
     if args.zoo:
         _ship(args)
         return
-    if args.zoo_dir or args.data_dir:
-        raise UserError("--zoo-dir and --data-dir are of --zoo; leave them out")
+    if args.zoo_dir or args.data_dir or args.about:
+        raise UserError("--zoo-dir, --data-dir and --about are of --zoo; leave them out")
     out = args.out or Path(f"{run_of(args.checkpoint.resolve()).name or 'model'}.{args.format}")
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
@@ -57,7 +60,7 @@ def _ship(args: argparse.Namespace) -> None:
 
     if args.out or args.format != "ftbnn":
         raise UserError("--zoo names its files itself; leave -o and --format out (--zoo-dir chooses the folder)")
-    card = ship(args.checkpoint, args.zoo, args.data_dir, args.zoo_dir or FOLDER)
+    card = ship(args.checkpoint, args.zoo, args.data_dir, args.zoo_dir or FOLDER, about=args.about or "")
     if args.json:
         print_json(card)
         return

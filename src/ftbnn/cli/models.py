@@ -53,4 +53,5 @@ def _run_zoo(args: argparse.Namespace) -> None:
     listed = zoo_table()
     print(table(listed.header, [row for row in listed.cells() if args.filter in row[0]]))
     if len(cards) == 1:
-        print(*["", "made by", *(f"  {command}" for command in cards[0]["commands"])], sep="\n")
+        about = [cards[0]["about"]] if cards[0].get("about") else []
+        print(*["", *about, "made by", *(f"  {command}" for command in cards[0]["commands"])], sep="\n")

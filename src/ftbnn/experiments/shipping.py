@@ -24,36 +24,39 @@ from ftbnn.zoo import FOLDER
 TURNS = 10
 
 
-def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER) -> dict[str, Any]:
-    """Writes NAME.ftbnn and NAME.json into `folder`. `run` is a run directory (its best epoch) or a checkpoint."""
+def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER, *, about: str = "") -> dict[str, Any]:
+    """Writes NAME.ftbnn and NAME.json into `folder`. `run` is a run directory (its best epoch) or a checkpoint; `about`
+    tells what the run does not know."""
     if not name.replace("-", "").isalnum() or name != name.lower():
         raise UserError(f"a name of the zoo is of small letters, digits and dashes, not {name!r}")
     _, state = load_network(run)
     home = run_of(run)
-    about = RunDir(Path(state["path"]).parent).read_json("run.json")
+    ran = RunDir(Path(state["path"]).parent).read_json("run.json")
     spec = state["spec"]
     source = load(spec["name"], data_dir, image_size=_image_size(spec))
     export = ["ftbnn", "export", str(Path("RUN") / run.relative_to(home)), "--zoo", name, *_where(spec["name"])]
+    export += ["--about", about] if about else []
     commands = [*retrain_commands(home), shlex.join(export)]
     with TemporaryDirectory() as room:  # what is in the zoo stays there until file and card are whole
         file = Path(room) / f"{name}.ftbnn"
         report = export_run(run, file)
         scores, latency, packed = compare_file(run, file, source), _latency_ms(file), file.read_bytes()
     recipe = state["recipe"]
-    earlier = f"{about['init_epoch']} of an earlier run" if "init_epoch" in about else "the training of a file"
-    after = f", after {earlier}" if about.get("init") else ""
+    earlier = f"{ran['init_epoch']} of an earlier run" if "init_epoch" in ran else "the training of a file"
+    after = f", after {earlier}" if ran.get("init") else ""
     chosen = "best by test accuracy" if Path(state["path"]).name == "best.pt" else "the last"
     card = {
         "name": name,
-        "model": about["model"]["name"],
-        "width": about["model"]["settings"].get("width"),
+        "about": about,
+        "model": ran["model"]["name"],
+        "width": ran["model"]["settings"].get("width"),
         "data": spec["name"],
         "input": [spec["channels"], spec["image_size"], spec["image_size"]],
         "classes": list(spec["class_names"]),
         "recipe": recipe["name"].partition("/")[0],
         "epoch": f"{state['epoch']} of {recipe['epochs']}, {chosen}{after}",
-        "seed": about["seed"],
-        "teacher": bool(about["teacher"]),
+        "seed": ran["seed"],
+        "teacher": bool(ran["teacher"]),
         **rounded(scores),
         "size_bytes": report["size_bytes"],
         "fp32_bytes": report["fp32_bytes"],
