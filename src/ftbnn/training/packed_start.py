@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from ftbnn.errors import UserError
 from ftbnn.export import build_graph
 from ftbnn.export import graph as kinds
-from ftbnn.export.graph import Fused, Graph, Operator
+from ftbnn.export.graph import Fused, Graph
 from ftbnn.nn import BConv, FPReLU
 
 ROUNDING = 1e-4  # of what is written into a network and read out again, relative
@@ -30,47 +30,45 @@ def start_from_file(network: nn.Module, given: Graph, images: Iterable[Tensor], 
     weights that it keeps: those of a classifier of another shape."""
     was_training, network = network.training, network.eval()
     batches = list(images)
-    own = build_graph(network, batches[0])
-    pairs = _matched(own, given, path)
-    for mine, other in pairs:
-        _take(network, mine, other)
-    taken = build_graph(network, batches[0]).operators
-    others = {mine.path: other for mine, other in pairs}
-    for operator in taken:
-        if operator.path in others and not _equal(operator, others[operator.path]):
-            raise UserError(f"cannot train on from {path}: {operator.path} is not made of layers that --init knows")
+    own, others = _learned(build_graph(network, batches[0])), _learned(given)
+    keeps = own[-1].path if own and others and _is_other_classifier(own[-1], others[-1]) else None
+    _check_same(own, others, keeps, path)
+    for mine, other in zip(own, others, strict=True):
+        if mine.path != keeps:
+            _take(network, mine, other)
+    for mine, other in zip(_learned(build_graph(network, batches[0])), others, strict=True):
+        if mine.path != keeps and not _equal(mine, other):
+            raise UserError(f"cannot train on from {path}: {mine.path} is not made of layers that --init knows")
     _measure(network, batches)
     network.train(was_training)
-    left_out = [operator.path for operator in own.operators if operator.path not in others]
-    return [name for name, _ in network.named_parameters() if name.rpartition(".")[0] in left_out]
+    return [name for name, _ in network.named_parameters() if name.rpartition(".")[0] == keeps]
 
 
-def _matched(own: Graph, given: Graph, path: Path) -> list[tuple[Operator, Operator]]:
-    """The operators of both, side by side, without a last matrix of another shape."""
-    if len(own.operators) != len(given.operators):
-        numbers = f"{len(given.operators)} operators, this one makes {len(own.operators)}"
-        raise UserError(f"{path} is of another network: it has {numbers}")
-    pairs = list(zip(own.operators, given.operators, strict=True))
-    if isinstance(own.operators[-1], kinds.Linear) and _shapes(pairs[-1][0]) != _shapes(pairs[-1][1]):
-        pairs.pop()
-    for mine, other in pairs:
+def _learned(graph: Graph) -> list[Fused]:
+    """The operators with numbers of their own: what is between them may depend on the size of the images."""
+    return [operator for operator in graph.operators if isinstance(operator, Fused)]
+
+
+def _is_other_classifier(mine: Fused, other: Fused) -> bool:
+    return isinstance(mine, kinds.Linear) and mine.path == other.path and _shapes(mine) != _shapes(other)
+
+
+def _check_same(own: list[Fused], others: list[Fused], keeps: str | None, path: Path) -> None:
+    if len(own) != len(others):
+        raise UserError(f"{path} is of another network: {len(others)} of its operators learn, {len(own)} do here")
+    for mine, other in zip(own, others, strict=True):
         if type(mine) is not type(other) or mine.path != other.path or _settings(mine) != _settings(other):
             raise UserError(f"{path} is of another network: its {other.path} differs from {mine.path} here")
-        if _shapes(mine) != _shapes(other):
+        if mine.path != keeps and _shapes(mine) != _shapes(other):
             there, here = _shapes(other)[0], _shapes(mine)[0]
             raise UserError(f"{path} is of another network: its {other.path} is {there}, here it is {here}")
-    return pairs
 
 
-def _settings(operator: Operator) -> list[Any]:
-    """What is not a float: windows, groups, codes."""
-    names = ("window", "groups", "zero_one", "whole")
-    act = operator.epilogue.act if isinstance(operator, Fused) else None
-    source = operator.source.tolist() if isinstance(operator, kinds.Channels) else None
-    return [act, source, *(getattr(operator, name, None) for name in names)]
+def _settings(operator: Fused) -> list[Any]:
+    return [operator.epilogue.act, *(getattr(operator, name, None) for name in ("window", "groups", "zero_one"))]
 
 
-def _numbers(operator: Operator) -> Iterator[NDArray[Any]]:
+def _numbers(operator: Fused) -> Iterator[NDArray[Any]]:
     """What is learned, the weights first; a scale or shift that is not there is 1 or 0."""
     if isinstance(operator, kinds.Conv):
         yield from operator.weights
@@ -78,9 +76,8 @@ def _numbers(operator: Operator) -> Iterator[NDArray[Any]]:
         yield from operator.positive
     elif isinstance(operator, kinds.Linear):
         yield operator.weight
-    if isinstance(operator, Fused):
-        yield from _affine(operator)
-        yield from (slope for slope in (operator.epilogue.left, operator.epilogue.right) if slope is not None)
+    yield from _affine(operator)
+    yield from (slope for slope in (operator.epilogue.left, operator.epilogue.right) if slope is not None)
 
 
 def _affine(operator: Fused) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -89,21 +86,19 @@ def _affine(operator: Fused) -> tuple[NDArray[Any], NDArray[Any]]:
     return scale, np.zeros(channels) if end.shift is None else end.shift
 
 
-def _shapes(operator: Operator) -> list[tuple[int, ...]]:
+def _shapes(operator: Fused) -> list[tuple[int, ...]]:
     return [array.shape for array in _numbers(operator)]
 
 
-def _equal(mine: Operator, other: Operator) -> bool:
+def _equal(mine: Fused, other: Fused) -> bool:
     return all(
         np.allclose(a, b, rtol=ROUNDING, atol=ROUNDING * np.abs(b).max(initial=0))
         for a, b in zip(_numbers(mine), _numbers(other), strict=True)
     )
 
 
-def _take(network: nn.Module, mine: Operator, other: Operator) -> None:
+def _take(network: nn.Module, mine: Fused, other: Fused) -> None:
     """Writes an operator's numbers into the layers that it is made of; what that cannot express, `_equal` finds."""
-    if not isinstance(other, Fused) or not isinstance(mine, Fused):
-        return
     modules = dict(network.named_modules())
     layers = [modules[path] for path in (mine.path, *mine.folded) if path in modules]
     scale, shift = _affine(other)

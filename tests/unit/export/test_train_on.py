@@ -70,6 +70,14 @@ def test_statistics_are_of_all_batches(tmp_path):
         assert torch.allclose(one.running_var, other.running_var)
 
 
+def test_images_may_have_another_size(tmp_path):
+    trained, x = build_small("ftbnn18", "small")
+    graph = packed(trained, x, tmp_path / "network.ftbnn")
+    fresh, _ = build_small("ftbnn18", "small")
+    assert start_from_file(fresh, graph, [x[:, :, :8, :8]], Path("it")) == []
+    assert torch.equal(fresh.stage4[3].conv.weight > 0, trained.stage4[3].conv.weight > 0)
+
+
 def test_a_classifier_of_another_shape_stays_fresh(tmp_path):
     trained, x = build_small("ftbnn18", "small")
     graph = packed(trained, x, tmp_path / "network.ftbnn")
@@ -84,7 +92,7 @@ def test_a_classifier_of_another_shape_stays_fresh(tmp_path):
     ("name", "width", "message"),
     [
         ("ftbnn18", 8, r"its stem.conv is \(4, 3, 3, 3\), here it is \(8, 3, 3, 3\)"),
-        ("ftbnn34", 4, "operators"),
+        ("ftbnn34", 4, "operators learn"),
         ("bireal18", 4, "is of another network"),
         ("resnet18", 4, "is of another network"),
     ],
