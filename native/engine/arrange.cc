@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "engine/limits.h"
-#include "engine/pairs.h"
 #include "engine/plan.h"
+#include "engine/tap_words.h"
 #include "kernels/border.h"
 
 namespace ftbnn {
@@ -122,9 +122,9 @@ void arrange(const Model& model, const Operator& op, OperatorPlan& plan, Room& r
     if (size > MAX_ARENA_FLOATS) throw FormatError(op.path + ": the weights would not fit into memory");
   }
   plan.macs *= static_cast<std::uint64_t>(taps) * static_cast<std::uint64_t>(out.h) * static_cast<std::uint64_t>(out.w);
-  const bool has_pairs = is_binary && taps > 1 && ins.size(op.groups - 1) <= 32;
+  if (is_binary) plan.taps_a_word = taps_a_word(ins.size(op.groups - 1), taps);  // the last group is the largest
   const std::size_t word = is_binary ? sizeof(std::uint64_t) : sizeof(float);
-  if (!room.take((has_pairs ? 2 : 1) * word * size)) {  // pairs are at most as large as what they are made of
+  if (!room.take((plan.taps_a_word > 1 ? 2 : 1) * word * size)) {  // merged at most as large as what it is made of
     throw FormatError(op.path + ": the weights would not fit into memory");
   }
   plan.scale = arrange_channels(plan, op.tail.scale, 1.0F);
@@ -134,7 +134,7 @@ void arrange(const Model& model, const Operator& op, OperatorPlan& plan, Room& r
   if (is_binary) {
     plan.bits = AlignedArray<std::uint64_t>(size);
     arrange_bits(op, plan);
-    if (has_pairs) plan.pairs = pair_weights(plan.bits, plan.panels, taps);
+    if (plan.taps_a_word > 1) plan.merged = merge_weights(plan.bits, plan.panels, taps, plan.taps_a_word);
     if (!op.zero_one) border_base(op, in, out, plan, room);
   } else if (op.weights != nullptr) {
     plan.weights = AlignedArray<float>(size);

@@ -76,11 +76,12 @@ struct OperatorPlan {
   int panels = 0;
   AlignedArray<float> weights;                    // conv, linear: [panel][kh][kw][in][PANEL]
   AlignedArray<std::uint64_t> bits;               // bconv: [panel][kh][kw][word][PANEL]
-  AlignedArray<std::uint64_t> pairs;              // the same, two taps a word, where no group has more than half a word
+  AlignedArray<std::uint64_t> merged;             // the same, several taps a word, where groups are narrow
   AlignedArray<float> scale, shift, left, right;  // [panel][PANEL]
   AlignedArray<std::int32_t> base;                // bconv on {-1, +1}: [panel][row class][column class][PANEL]
   std::vector<std::uint8_t> row_class, column_class;
   int row_classes = 0, column_classes = 0;
+  int taps_a_word = 1;              // bconv: of `merged`, if more than one
   int plane = -1;                   // bconv: the plane it reads
   bool suits_tiles = false;         // bconv: large enough to fill them, small enough as bytes
   int direct_plane = -1;            // the plane it writes from registers, of its output

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/pairs.h"
+#include "engine/tap_words.h"
 
 namespace ftbnn {
 
@@ -195,8 +195,8 @@ void ImageRun::convolve_binary(const Operator& op, const OperatorPlan& plan) {
   for_pieces(plan, out.h, [&](const GroupPlan& group, int panel, int first, int last) {
     const int g = static_cast<int>(&group - plan.groups.data());
     static thread_local AlignedArray<std::uint64_t> windows;  // grows to what the widest map needs, and stays
-    const std::size_t words = z((w.kh * w.kw + 1) / 2);
-    if (plan.pairs.size() != 0 && windows.size() < z(out.w) * words) {
+    const std::size_t words = z((w.kh * w.kw + plan.taps_a_word - 1) / plan.taps_a_word);
+    if (plan.taps_a_word > 1 && windows.size() < z(out.w) * words) {
       windows = AlignedArray<std::uint64_t>(z(out.w) * words);
     }
     BConvRow row{};
@@ -220,14 +220,14 @@ void ImageRun::convolve_binary(const Operator& op, const OperatorPlan& plan) {
                    (z(group.first_panel + panel) * classes + z(plan.row_class[z(y)]) * z(plan.column_classes)) * PANEL;
       }
       row.end = epilogue(op, plan, group, panel, y);
-      if (plan.pairs.size() == 0) {
+      if (plan.taps_a_word == 1) {
         kernels_.bconv_row(row);
         continue;
       }
-      BConvRow paired = row;
-      paired.weights = plan.pairs.data() + z(group.first_panel + panel) * words * PANEL;
-      pair_row(paired, windows.data());
-      kernels_.bconv_row(paired);
+      BConvRow merged = row;
+      merged.weights = plan.merged.data() + z(group.first_panel + panel) * words * PANEL;
+      merge_row(merged, plan.taps_a_word, windows.data());
+      kernels_.bconv_row(merged);
     }
   });
 }

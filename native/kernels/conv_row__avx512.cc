@@ -183,8 +183,12 @@ void bconv_row(const BConvRow& row) {
       return bconv_row<ZeroOne, 1>(row);
     case 2:
       return bconv_row<ZeroOne, 2>(row);
+    case 3:
+      return bconv_row<ZeroOne, 3>(row);
     case 4:
       return bconv_row<ZeroOne, 4>(row);
+    case 5:
+      return bconv_row<ZeroOne, 5>(row);
     case 8:
       return bconv_row<ZeroOne, 8>(row);
     default:

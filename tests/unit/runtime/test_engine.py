@@ -477,3 +477,22 @@ def test_the_integer_stem_is_as_good_as_floats(shape, pool, tmp_path):
     floats = np.abs(run_as("avx512", path, images.numpy()) - exact).max(1)
     integers = np.abs(run_as(INTEGER_STEM, path, images.numpy(), threads=2) - exact).max(1)
     assert (integers <= STEM_ERROR * floats).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 1), (1, 3), (4, 5)], ids=str)
+@pytest.mark.parametrize("channels", [1, 3, 7, 8, 12, 13, 21, 22, 32, 33])
+def test_narrow_groups_share_words(channels, kernel, isa, tmp_path, monkeypatch):
+    """Their taps lie several to a word; the counts are whole numbers, so nothing may differ."""
+    monkeypatch.setenv("FTBNN_ISA", isa)
+    torch.manual_seed(channels)
+    convs = [
+        BConv(2 * channels, 2 * channels, kernel_size=kernel, groups=2, stride=stride, padding=(kernel[0] // 2, 0))
+        for stride in (1, 2)
+    ]
+    network = nn.Sequential(Sign(), convs[0], nn.ReLU(), Sign(zero_one=True), convs[1]).eval()
+    images = torch.randint(-3, 4, (2, 2 * channels, 19, 17)).float()
+    export(network, images, tmp_path / "groups.ftbnn")
+    with torch.no_grad():
+        expected = network(images).flatten(1)
+    assert np.array_equal(load(tmp_path / "groups.ftbnn")(images.numpy()), expected.numpy())
