@@ -30,6 +30,8 @@ def start_from_file(network: nn.Module, given: Graph, images: Iterable[Tensor], 
     weights that it keeps: those of a classifier of another shape."""
     was_training, network = network.training, network.eval()
     batches = list(images)
+    if not batches:
+        raise UserError("no training image can be read")
     own, others = _learned(build_graph(network, batches[0])), _learned(given)
     keeps = own[-1].path if own and others and _is_other_classifier(own[-1], others[-1]) else None
     _check_same(own, others, keeps, path)
