@@ -195,7 +195,7 @@ void ImageRun::convolve_binary(const Operator& op, const OperatorPlan& plan) {
   for_pieces(plan, out.h, [&](const GroupPlan& group, int panel, int first, int last) {
     const int g = static_cast<int>(&group - plan.groups.data());
     static thread_local AlignedArray<std::uint64_t> windows;  // grows to what the widest map needs, and stays
-    const std::size_t words = z((w.kh * w.kw + plan.taps_a_word - 1) / plan.taps_a_word);
+    const std::size_t words = z(words_of_taps(w.kh * w.kw, plan.taps_a_word));
     if (plan.taps_a_word > 1 && windows.size() < z(out.w) * words) {
       windows = AlignedArray<std::uint64_t>(z(out.w) * words);
     }

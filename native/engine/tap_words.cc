@@ -22,8 +22,8 @@ void merge_windows(const BConvRow& row, int per_word, std::uint64_t* to) {
 
 // The same for 3x3, where all but the position is known when compiling.
 template <int PerWord>
-void merge_windows_3x3(const BConvRow& row, int /*per_word*/, std::uint64_t* to) {
-  constexpr int words = (9 + PerWord - 1) / PerWord, bits = 64 / PerWord;
+void merge_windows_3x3(const BConvRow& row, std::uint64_t* to) {
+  constexpr int words = words_of_taps(9, PerWord), bits = 64 / PerWord;
   const std::uint64_t* rows[3] = {row.in, row.in + row.row_stride, row.in + 2 * row.row_stride};
   for (int x = 0; x < row.width; ++x, to += words) {
     const std::size_t column = static_cast<std::size_t>(x) * static_cast<std::size_t>(row.stride);
@@ -44,12 +44,12 @@ void merge_windows_3x3(const BConvRow& row, int /*per_word*/, std::uint64_t* to)
 
 int taps_a_word(int channels, int taps) {
   if (channels > 32) return 1;
-  const int most = 64 / channels, words = (taps + most - 1) / most;
+  const int words = words_of_taps(taps, 64 / channels);
   return (taps + words - 1) / words;
 }
 
 AlignedArray<std::uint64_t> merge_weights(const AlignedArray<std::uint64_t>& bits, int panels, int taps, int per_word) {
-  const auto words = static_cast<std::size_t>((taps + per_word - 1) / per_word);
+  const auto words = static_cast<std::size_t>(words_of_taps(taps, per_word));
   AlignedArray<std::uint64_t> merged(static_cast<std::size_t>(panels) * words * PANEL);
   const std::uint64_t* from = bits.data();
   for (std::size_t panel = 0; panel < static_cast<std::size_t>(panels); ++panel) {
@@ -62,21 +62,23 @@ AlignedArray<std::uint64_t> merge_weights(const AlignedArray<std::uint64_t>& bit
 }
 
 void merge_row(BConvRow& row, int per_word, std::uint64_t* windows) {
-  const auto merge = [&]() -> void (*)(const BConvRow&, int, std::uint64_t*) {
-    if (row.kh != 3 || row.kw != 3) return merge_windows;
-    switch (per_word) {  // 3x3 taps over 5, 3, 2 words or 1
-      case 2:
-        return merge_windows_3x3<2>;
-      case 3:
-        return merge_windows_3x3<3>;
-      case 5:
-        return merge_windows_3x3<5>;
-      default:
-        return merge_windows_3x3<9>;
-    }
-  };
-  merge()(row, per_word, windows);
-  row.words = (row.kh * row.kw + per_word - 1) / per_word;
+  switch (row.kh == 3 && row.kw == 3 ? per_word : 0) {  // 3x3 taps lie in 5, 3, 2 words or 1
+    case 2:
+      merge_windows_3x3<2>(row, windows);
+      break;
+    case 3:
+      merge_windows_3x3<3>(row, windows);
+      break;
+    case 5:
+      merge_windows_3x3<5>(row, windows);
+      break;
+    case 9:
+      merge_windows_3x3<9>(row, windows);
+      break;
+    default:
+      merge_windows(row, per_word, windows);
+  }
+  row.words = words_of_taps(row.kh * row.kw, per_word);
   row.in = windows;
   row.kh = row.kw = row.stride = 1;
 }

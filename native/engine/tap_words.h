@@ -12,6 +12,8 @@ namespace ftbnn {
 // How many taps of `channels` bits share a word, evenly spread over the words; 1 if each has its own.
 int taps_a_word(int channels, int taps);
 
+constexpr int words_of_taps(int taps, int per_word) { return (taps + per_word - 1) / per_word; }
+
 // Weights [panel][tap][PANEL] merged: [panel][word][PANEL].
 AlignedArray<std::uint64_t> merge_weights(const AlignedArray<std::uint64_t>& bits, int panels, int taps, int per_word);
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from ftbnn.cli.main import main
 from ftbnn.errors import UserError
-from ftbnn.experiments.shipping import ship
+from ftbnn.experiments.shipping import renamed, ship
 from ftbnn.models import build
 from ftbnn.training.checkpoint import load
 from ftbnn.training.record import read
@@ -208,13 +208,13 @@ def test_a_run_starts_from_the_weights_of_another(whole_run, tmp_path, capsys):
     assert main([*(word for word in words if word not in ("--init", str(last))), "--resume"]) == 2
     assert "was started with init" in capsys.readouterr().err
     card = ship(tmp_path / "second", "mine", None, tmp_path)
-    assert card["epoch"] == "1 of 1, best by test accuracy, after 3 of 3 of an earlier run"
+    assert card["epoch"] == "1 of 1, best by test accuracy, after 3 of 3 of earlier training"
     assert "--out RUN-START" in card["commands"][0]
     assert card["commands"][1].endswith("--init RUN-START/last.pt")
     shutil.rmtree(last.parent)  # a run that has begun, and its card, need it no more
     assert main([*words, "--resume"]) == 0
     card = ship(tmp_path / "second", "mine", None, tmp_path)
-    assert card["epoch"] == "1 of 1, best by test accuracy, after 3 of 3 of an earlier run"
+    assert card["epoch"] == "1 of 1, best by test accuracy, after 3 of 3 of earlier training"
     assert "--init RUN-START/last.pt" in card["commands"][0]
 
 
@@ -232,7 +232,7 @@ def test_a_run_starts_from_a_file(tmp_path, capsys):
     assert first == shipped["commands"][0].replace("--out RUN", "--out RUN-START")
     assert export == "ftbnn export RUN-START/last.pt -o RUN-START.ftbnn"
     assert second.endswith("--init RUN-START.ftbnn")
-    assert card["epoch"].endswith(f", after {shipped['epoch'].partition(',')[0]} of an earlier run")
+    assert card["epoch"].endswith(f", after {shipped['epoch'].partition(',')[0]} of earlier training")
 
     words[words.index("zoo:digits")] = str(tmp_path / "mine.ftbnn")
     assert main([*words, "--out", str(tmp_path / "again")]) == 0
@@ -243,6 +243,32 @@ def test_a_run_starts_from_a_file(tmp_path, capsys):
     assert card["commands"][0].endswith("--init RUN-START.ftbnn")
     (tmp_path / "mine.ftbnn").unlink()  # a run that has begun needs it no more
     assert main([*words, "--out", str(tmp_path / "again"), "--resume"]) == 0
+
+
+def test_a_card_tells_of_all_generations():
+    """Each file that a command starts from is one that an earlier command wrote."""
+    commands = zoo_card("cifar10")["commands"]
+    for start in ("RUN-START", "RUN-START-START"):
+        commands = [*renamed(commands, start), f"ftbnn train ftbnn18 --out RUN --init {start}.ftbnn"]
+        words = [line.split() for line in commands]
+        written = [line[line.index("-o") + 1] for line in words if "-o" in line]
+        read = [line[line.index("--init") + 1] for line in words if "--init" in line]
+        assert written == read
+        assert len(set(written)) == len(written)
+        commands += ["ftbnn export RUN --zoo cifar10"]
+
+
+def test_steps_remember_where_the_first_one_started(tmp_path):
+    """Also those that begin after the run was resumed."""
+    assert main([*SMALL, "--recipe", "teacher-digits", "--set", "epochs=1", "--out", str(tmp_path / "teacher")]) == 0
+    words = ["train", "ftbnn18", "--init", "zoo:digits", "--recipe", "multi-step-digits", "--set", "epochs=1"]
+    words += ["--teacher", str(tmp_path / "teacher"), "--out", str(tmp_path / "run"), "--set", "attention=0"]
+    assert main(words) == 0
+    for step in ("step1", "step2"):
+        shutil.rmtree(tmp_path / "run" / step)
+    assert main([*words, "--resume"]) == 0
+    abouts = [json.loads((tmp_path / "run" / f"step{step}" / "run.json").read_text()) for step in (0, 2)]
+    assert abouts[0]["init_commands"] == abouts[1]["init_commands"] == zoo_card("digits")["commands"]
 
 
 def test_of_other_classes_all_but_the_classifier_is_taken(whole_run):

@@ -42,7 +42,7 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER, *, 
         report = export_run(run, file)
         scores, latency, packed = compare_file(run, file, source), _latency_ms(file), file.read_bytes()
     recipe = state["recipe"]
-    earlier = f"{ran['init_epoch']} of an earlier run" if "init_epoch" in ran else "the training of a file"
+    earlier = f"{ran['init_epoch']} of earlier training" if "init_epoch" in ran else "the training of a file"
     after = f", after {earlier}" if ran.get("init") else ""
     chosen = "best by test accuracy" if Path(state["path"]).name == "best.pt" else "the last"
     card = {
@@ -111,20 +111,20 @@ def retrain_commands(run: Path, out: str = "RUN") -> list[str]:
     if not (init := about.get("init")):
         return [shlex.join(words)]
     if (init := Path(init)).suffix == ".ftbnn" or "init_commands" in about:
-        before = _renamed(about.get("init_commands", []), f"{out}-START")
+        before = renamed(about.get("init_commands", []), f"{out}-START")
         return [*before, shlex.join([*words, "--init", f"{out}-START.ftbnn"])]
     earlier, start = run_of(init), Path(f"{out}-START")
     before = retrain_commands(earlier, str(start)) if RunDir(earlier).has_run else []
     return [*before, shlex.join([*words, "--init", str(start / init.relative_to(earlier))])]
 
 
-def _renamed(commands: list[str], start: str) -> list[str]:
-    """The commands of a card, with another name for its run and an export to a file of that name."""
-    split = [
-        [word.replace("RUN", start, 1) if word.startswith("RUN") else word for word in shlex.split(line)]
-        for line in commands
-    ]
-    return [shlex.join(line if line[1] != "export" else [*line[:3], "-o", f"{start}.ftbnn"]) for line in split]
+def renamed(commands: list[str], start: str) -> list[str]:
+    """The commands of a card with another name for its run, which ends as a file of that name instead of in the zoo."""
+    renamed = []
+    for line in commands:
+        words = [word.replace("RUN", start, 1) if word.startswith("RUN") else word for word in shlex.split(line)]
+        renamed.append(shlex.join([*words[:3], "-o", f"{start}.ftbnn"] if "--zoo" in words else words))
+    return renamed
 
 
 def _changes(recipe: Recipe, original: Recipe | None) -> list[str]:

@@ -1,5 +1,6 @@
 """Training and evaluating by name: model, data and recipe put together, for the command line and the experiments."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -96,8 +97,12 @@ def train(plan: Plan, *, teacher: Path | None = None, init: Path | None = None, 
         raise UserError(f"recipe {plan.recipe.name} does not distil; --set kl=1 makes it, or leave --teacher out")
     master = load_teacher(teacher, plan.source) if teacher is not None else None
     run = RunDir(plan.out)
-    begun = options.get("resume") and any(step.last.exists() for step in (run, *run.steps))
-    start, facts = _start(init, plan) if init is not None and not begun else (None, {})
+    begun = [step for step in (run, *run.steps) if step.last.exists()] if options.get("resume") else []
+    if begun:  # what it started from is in its weights, and in its description
+        about = begun[0].read_json("run.json")
+        start, facts = None, {key: value for key, value in about.items() if key.startswith("init_")}
+    else:
+        start, facts = _start(init, plan) if init is not None else (None, {})
     origin = {"init": "" if init is None else str(init if _is_zoo(init) else init.absolute())} | facts
     options |= {"teacher": master, "teacher_name": str(teacher or ""), "origin": origin, "model_spec": plan.model}
 
@@ -120,7 +125,8 @@ def _start(init: Path, plan: Plan) -> tuple[Callable[[nn.Module], list[str]], di
     facts: dict[str, Any] = {}
     if _is_zoo(init):  # by the time that this network joins the zoo, another one may have the name
         about = card(init.name.removeprefix(PREFIX))
-        facts = {"init_epoch": about["epoch"].partition(",")[0], "init_commands": about["commands"]}
+        epochs = " and ".join(re.findall(r"\d+ of \d+", about["epoch"]))
+        facts = {"init_epoch": epochs, "init_commands": about["commands"]}
     graph = read_graph(file)
     return lambda network: start_from_file(network, graph, _first_images(plan), init), facts
 
@@ -130,7 +136,7 @@ def _is_zoo(path: Path) -> bool:
 
 
 def _first_images(plan: Plan) -> Iterator[Tensor]:
-    """Training images as the first epoch sees them, enough for statistics."""
+    """Training images, augmented as in training, enough of them for statistics."""
     source = plan.source
     recipe = plan.recipe.steps[0] if isinstance(plan.recipe, Steps) else plan.recipe
     augment = source.spec.augment if recipe.augment == "auto" else recipe.augment

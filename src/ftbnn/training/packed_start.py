@@ -6,6 +6,7 @@ BatchNorm    the file has scale * x + shift; with any mean and variance, weight 
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,19 +30,19 @@ def start_from_file(network: nn.Module, given: Graph, images: Iterable[Tensor], 
     """Gives `network` the function of a file, and its BatchNorms the statistics of `images`; returns the names of the
     weights that it keeps: those of a classifier of another shape."""
     was_training, network = network.training, network.eval()
-    batches = list(images)
-    if not batches:
+    batches = iter(images)
+    if (first := next(batches, None)) is None:
         raise UserError("no training image can be read")
-    own, others = _learned(build_graph(network, batches[0])), _learned(given)
+    own, others = _learned(build_graph(network, first)), _learned(given)
     keeps = own[-1].path if own and others and _is_other_classifier(own[-1], others[-1]) else None
     _check_same(own, others, keeps, path)
     for mine, other in zip(own, others, strict=True):
         if mine.path != keeps:
             _take(network, mine, other)
-    for mine, other in zip(_learned(build_graph(network, batches[0])), others, strict=True):
+    for mine, other in zip(_learned(build_graph(network, first)), others, strict=True):
         if mine.path != keeps and not _equal(mine, other):
             raise UserError(f"cannot train on from {path}: {mine.path} is not made of layers that --init knows")
-    _measure(network, batches)
+    _measure(network, chain([first], batches))
     network.train(was_training)
     return [name for name, _ in network.named_parameters() if name.rpartition(".")[0] == keeps]
 
@@ -60,10 +61,11 @@ def _check_same(own: list[Fused], others: list[Fused], keeps: str | None, path: 
         raise UserError(f"{path} is of another network: {len(others)} of its operators learn, {len(own)} do here")
     for mine, other in zip(own, others, strict=True):
         if type(mine) is not type(other) or mine.path != other.path or _settings(mine) != _settings(other):
-            raise UserError(f"{path} is of another network: its {other.path} differs from {mine.path} here")
-        if mine.path != keeps and _shapes(mine) != _shapes(other):
-            there, here = _shapes(other)[0], _shapes(mine)[0]
-            raise UserError(f"{path} is of another network: its {other.path} is {there}, here it is {here}")
+            raise UserError(f"{path} is of another network, or stem: its {other.path} differs from {mine.path} here")
+        for there, here in zip(_shapes(other), _shapes(mine), strict=True):
+            if mine.path != keeps and there != here:
+                what = f"its {other.path} is {there}, here it is {here}"
+                raise UserError(f"{path} is of another network: {what}; --width and --stem must be the file's")
 
 
 def _settings(operator: Fused) -> list[Any]:
@@ -111,20 +113,19 @@ def _take(network: nn.Module, mine: Fused, other: Fused) -> None:
         elif isinstance(layer, BConv) and isinstance(other, kinds.Conv):  # its weights are real, as in a toy network
             for part, weight in zip(layer.parts, other.weights, strict=True):
                 _set(layer.proxies(part), weight)
-        elif isinstance(layer, nn.Conv2d | nn.Linear):
-            weight = other.weight if isinstance(other, kinds.Linear) else cast("kinds.Conv", other).weights[0]
-            _set(layer.weight, weight)
+        elif isinstance(layer, nn.Conv2d | nn.Linear) and isinstance(other, kinds.Conv | kinds.Linear):
+            _set(layer.weight, other.weight if isinstance(other, kinds.Linear) else other.weights[0])
             if layer.bias is not None:
                 _set(layer.bias, 0 * shift if has_norm else shift)
         elif isinstance(layer, BatchNorm) and _learns(layer):
             layer.reset_running_stats()  # to mean 0 and variance 1
             _set(layer.weight, scale * np.sqrt(1 + layer.eps))
             _set(layer.bias, shift)
-        elif isinstance(layer, FPReLU):
+        elif isinstance(layer, FPReLU) and other.epilogue.right is not None:
             _set(layer.left, other.epilogue.left)
             _set(layer.right, other.epilogue.right)
-        elif isinstance(layer, nn.PReLU) and layer.num_parameters == other.output.channels:
-            _set(layer.weight, other.epilogue.left)
+        elif isinstance(layer, nn.PReLU) and other.epilogue.left is not None:
+            _set(layer.weight, other.epilogue.left[: layer.num_parameters])
 
 
 def _take_signs(layer: BConv, other: kinds.BConv) -> NDArray[Any]:
@@ -147,9 +148,11 @@ def _measure(network: nn.Module, batches: Iterable[Tensor]) -> None:
     sums: dict[nn.Module, list[Any]] = {}
 
     def add(norm: nn.Module, inputs: Any) -> None:
-        x = inputs[0].double().transpose(0, 1).flatten(1)
-        so_far = sums.get(norm, [0, 0, 0])
-        sums[norm] = [so_far[0] + x.shape[1], so_far[1] + x.sum(1), so_far[2] + x.square().sum(1)]
+        x = inputs[0]
+        rest = [0, *range(2, x.dim())]
+        squares = torch.linalg.vector_norm(x, dim=rest, dtype=torch.float64).square()
+        found = x.numel() // x.shape[1], x.sum(rest, dtype=torch.float64), squares
+        sums[norm] = [before + more for before, more in zip(sums.get(norm, (0, 0, 0)), found, strict=True)]
 
     norms = [module for module in network.modules() if _learns(module)]
     handles = [norm.register_forward_pre_hook(add) for norm in norms]

@@ -12,7 +12,7 @@ from ftbnn.errors import UserError
 from ftbnn.export import export
 from ftbnn.export.read import read_graph
 from ftbnn.models import build
-from ftbnn.nn import BConv, Sign
+from ftbnn.nn import BConv, Sign, sign
 from ftbnn.training.packed_start import start_from_file
 
 
@@ -106,14 +106,14 @@ def test_another_network_is_refused(name, width, message, tmp_path):
 
 
 def layers_of_a_user(**children):
-    """Biases, a plain scale between convolution and BatchNorm, one slope for all channels."""
+    """Biases, one slope for all channels, a BatchNorm behind neither."""
     return Forward(
         lambda self, x: self.head(self.act(self.norm(self.conv(self.sign(self.stem(x)))))).mean((2, 3)),
         stem=nn.Conv2d(3, 8, 3),
         sign=Sign(),
         conv=BConv(8, 8),
         norm=nn.BatchNorm2d(8),
-        act=nn.LeakyReLU(0.2),
+        act=nn.PReLU(),
         head=nn.Conv2d(8, 5, 1),
         **children,
     )
@@ -142,3 +142,22 @@ def test_what_cannot_be_written_back_is_said(tmp_path):
     graph = packed(network(2.0), x, tmp_path / "network.ftbnn")
     with pytest.raises(UserError, match="head is not made of layers that --init knows"):
         start_from_file(network(3.0), graph, [x], Path("it"))
+
+
+def test_layers_that_do_more_than_their_class_says_are_refused(tmp_path):
+    class Binary(nn.Conv2d):
+        def forward(self, x):
+            return nn.functional.conv2d(x, sign(self.weight))
+
+    class Late(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(nn.functional.leaky_relu(x, self.slope))
+
+    x = torch.randn(2, 8, 9, 9)
+    for make in (lambda: nn.Sequential(Sign(), Binary(8, 8, 3, bias=False)), lambda: nn.Sequential(Late(8, 8, 3))):
+        networks = [make(), make()]
+        for network, slope in zip(networks, (0.1, 0.2), strict=True):
+            network[-1].slope = slope
+        graph = packed(networks[0], x, tmp_path / "network.ftbnn")
+        with pytest.raises(UserError, match="not made of layers that --init knows"):
+            start_from_file(networks[1], graph, [x], Path("it"))
