@@ -197,7 +197,7 @@ def _zoo_section() -> str:
     cards = [zoo.card(name) for name in zoo.names()]
     commands = "".join(
         f"<li><b>{escape(card['name'])}</b> {escape(card.get('about', ''))} "
-        f"{' '.join(f'<code>{escape(c)}</code>' for c in card['commands'])}</li>"
+        f"{''.join(f'<br><code>{escape(c)}</code>' for c in card['commands'])}</li>"
         for card in cards
     )
     text = "Trained networks that come with the package: <code>ftbnn predict zoo:NAME photo.jpg</code>."
