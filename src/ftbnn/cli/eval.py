@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn eval")
     from ftbnn.training.named import evaluate_named
-    from ftbnn.zoo import PREFIX, card, resolve
+    from ftbnn.zoo import card, name_in, resolve
 
     if args.workers < 0:
         raise UserError(f"--workers must be 0 or more, not {args.workers}")
@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> None:
     if path.suffix == ".ftbnn":
         from ftbnn.experiments.deploying import evaluate_file
 
-        shipped = args.checkpoint.startswith(PREFIX)
-        data = args.data or (card(args.checkpoint.removeprefix(PREFIX))["data"] if shipped else None)
+        name = name_in(args.checkpoint)
+        data = args.data or (card(name)["data"] if name is not None else None)
         if data is None:
             raise UserError("a .ftbnn file does not say what it was trained on: give --data")
         scores = evaluate_file(path, data, args.data_dir, workers=args.workers)

@@ -120,11 +120,11 @@ def retrain_commands(run: Path, out: str = "RUN") -> list[str]:
 
 def renamed(commands: list[str], start: str) -> list[str]:
     """The commands of a card with another name for its run, which ends as a file of that name instead of in the zoo."""
-    renamed = []
+    lines = []
     for line in commands:
         words = [word.replace("RUN", start, 1) if word.startswith("RUN") else word for word in shlex.split(line)]
-        renamed.append(shlex.join([*words[:3], "-o", f"{start}.ftbnn"] if "--zoo" in words else words))
-    return renamed
+        lines.append(shlex.join([*words[:3], "-o", f"{start}.ftbnn"] if "--zoo" in words else words))
+    return lines
 
 
 def _changes(recipe: Recipe, original: Recipe | None) -> list[str]:

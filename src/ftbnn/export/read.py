@@ -1,5 +1,6 @@
 """The operators of a .ftbnn file as the export made them: for other engines, and to go on training."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ftbnn.export.graph import (
     Value,
     Window,
 )
+from ftbnn.nn.bconv import split_groups
 from ftbnn.runtime.model import naming
 
 KINDS: dict[int, type[Operator]] = {
@@ -82,14 +84,10 @@ def _parts(
     flat: NDArray[Any], inputs: int, outputs: int, groups: int, kernel: tuple[int, int]
 ) -> tuple[NDArray[Any], ...]:
     """One (out, in of group, kh, kw) array, or two where the last group is larger than the others."""
-    inside, outside = inputs // groups, outputs // groups
-    if inside * groups == inputs and outside * groups == outputs:
-        return (flat[: outputs * inside * kernel[0] * kernel[1]].reshape(outputs, inside, *kernel),)
-    head = outside * (groups - 1)
-    tail_outputs, tail_inputs = outputs - head, inputs - inside * (groups - 1)
-    cut = head * inside * kernel[0] * kernel[1]
-    size = tail_outputs * tail_inputs * kernel[0] * kernel[1]
-    return (
-        flat[:cut].reshape(head, inside, *kernel),
-        flat[cut : cut + size].reshape(tail_outputs, tail_inputs, *kernel),
-    )
+    arrays, at = [], 0
+    for part in split_groups(inputs, outputs, groups):
+        inside = (part.inputs.stop - part.inputs.start) // part.groups
+        shape = (part.outputs.stop - part.outputs.start, inside, *kernel)
+        arrays.append(flat[at : at + math.prod(shape)].reshape(shape))
+        at += math.prod(shape)
+    return tuple(arrays)

@@ -15,7 +15,7 @@ from torch import nn
 
 from ftbnn import _native
 from ftbnn.data.batches import Batches, Split, UserSplit, derive_seed
-from ftbnn.data.source import Source
+from ftbnn.data.source import Source, Spec
 from ftbnn.errors import UserError, unknown
 from ftbnn.training import recipes
 from ftbnn.training.backend import resolve
@@ -143,8 +143,12 @@ def _splits(data: Data, recipe: Recipe) -> tuple[Split, Split, dict[str, Any], s
         if recipe.augment not in ("auto", "none"):
             raise UserError(f"augment={recipe.augment}: data sets of your own bring their own augmentation")
         return train, val, {"name": type(train).__name__, **counts}, "none"
-    augment = data.spec.augment if recipe.augment == "auto" else recipe.augment
-    return train, val, asdict(data.spec) | counts, augment
+    return train, val, asdict(data.spec) | counts, augmentation(data.spec, recipe)
+
+
+def augmentation(spec: Spec, recipe: Recipe) -> str:
+    """The recipe's, or by default the data's."""
+    return spec.augment if recipe.augment == "auto" else recipe.augment
 
 
 def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: bool) -> None:

@@ -21,14 +21,14 @@ from ftbnn.models.registry import find as find_model
 from ftbnn.models.skeleton import skeleton
 from ftbnn.nn import StemName, set_backend, stem_for
 from ftbnn.training import recipes
-from ftbnn.training.fit import fit, with_settings
+from ftbnn.training.fit import augmentation, fit, with_settings
 from ftbnn.training.packed_start import start_from_file
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
 from ftbnn.training.run import ModelSpec, RunDir, load_network, load_state
 from ftbnn.training.scores import evaluate
 from ftbnn.training.warm_start import start_from
-from ftbnn.zoo import PREFIX, card, resolve
+from ftbnn.zoo import card, name_in, resolve
 
 STATISTICS_IMAGES = 512
 
@@ -103,7 +103,7 @@ def train(plan: Plan, *, teacher: Path | None = None, init: Path | None = None, 
         start, facts = None, {key: value for key, value in about.items() if key.startswith("init_")}
     else:
         start, facts = _start(init, plan) if init is not None else (None, {})
-    origin = {"init": "" if init is None else str(init if _is_zoo(init) else init.absolute())} | facts
+    origin = {"init": "" if init is None else str(init.absolute() if name_in(init) is None else init)} | facts
     options |= {"teacher": master, "teacher_name": str(teacher or ""), "origin": origin, "model_spec": plan.model}
 
     def network() -> nn.Module:
@@ -123,23 +123,19 @@ def _start(init: Path, plan: Plan) -> tuple[Callable[[nn.Module], list[str]], di
         epoch = f"{state['epoch']} of {state['recipe']['epochs']}"
         return lambda network: start_from(network, state), {"init_epoch": epoch}
     facts: dict[str, Any] = {}
-    if _is_zoo(init):  # by the time that this network joins the zoo, another one may have the name
-        about = card(init.name.removeprefix(PREFIX))
+    if (name := name_in(init)) is not None:  # when this network joins the zoo, another one may have the name
+        about = card(name)
         epochs = " and ".join(re.findall(r"\d+ of \d+", about["epoch"]))
         facts = {"init_epoch": epochs, "init_commands": about["commands"]}
     graph = read_graph(file)
     return lambda network: start_from_file(network, graph, _first_images(plan), init), facts
 
 
-def _is_zoo(path: Path) -> bool:
-    return str(path).startswith(PREFIX)
-
-
 def _first_images(plan: Plan) -> Iterator[Tensor]:
     """Training images, augmented as in training, enough of them for statistics."""
     source = plan.source
     recipe = plan.recipe.steps[0] if isinstance(plan.recipe, Steps) else plan.recipe
-    augment = source.spec.augment if recipe.augment == "auto" else recipe.augment
+    augment = augmentation(source.spec, recipe)
     batches = Batches(source.train, source.spec, batch_size=64, shuffle=True, augmentation=augment)
     seen = 0
     for batch in batches.epoch(0):

@@ -36,9 +36,10 @@ def start_from_file(network: nn.Module, given: Graph, images: Iterable[Tensor], 
     own, others = _learned(build_graph(network, first)), _learned(given)
     keeps = own[-1].path if own and others and _is_other_classifier(own[-1], others[-1]) else None
     _check_same(own, others, keeps, path)
+    modules = dict(network.named_modules())
     for mine, other in zip(own, others, strict=True):
         if mine.path != keeps:
-            _take(network, mine, other)
+            _take([modules[path] for path in (mine.path, *mine.folded) if path in modules], other)
     for mine, other in zip(_learned(build_graph(network, first)), others, strict=True):
         if mine.path != keeps and not _equal(mine, other):
             raise UserError(f"cannot train on from {path}: {mine.path} is not made of layers that --init knows")
@@ -101,10 +102,8 @@ def _equal(mine: Fused, other: Fused) -> bool:
     )
 
 
-def _take(network: nn.Module, mine: Fused, other: Fused) -> None:
+def _take(layers: list[nn.Module], other: Fused) -> None:
     """Writes an operator's numbers into the layers that it is made of; what that cannot express, `_equal` finds."""
-    modules = dict(network.named_modules())
-    layers = [modules[path] for path in (mine.path, *mine.folded) if path in modules]
     scale, shift = _affine(other)
     has_norm = any(isinstance(layer, BatchNorm) for layer in layers)
     for layer in layers:

@@ -21,10 +21,16 @@ def card(name: str) -> dict[str, Any]:
     return value
 
 
+def name_in(path: str | Path) -> str | None:
+    """NAME of `zoo:NAME`; None of any other path."""
+    text = str(path)
+    return text.removeprefix(PREFIX) if text.startswith(PREFIX) else None
+
+
 def resolve(path: str | Path) -> Path:
     """The file that `zoo:NAME` stands for; any other path as it is."""
-    text = str(path)
-    return _file(text.removeprefix(PREFIX), ".ftbnn") if text.startswith(PREFIX) else Path(path)
+    name = name_in(path)
+    return Path(path) if name is None else _file(name, ".ftbnn")
 
 
 def _file(name: str, suffix: str) -> Path:
