@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from ftbnn.export import export
+from ftbnn.packing import pack
 from ftbnn.models import build
 
 torch.manual_seed(0)
@@ -17,4 +17,4 @@ for name, options in {
 }.items():
     network = build(name, classes=3, **options).eval()
     images = torch.zeros(1, *((1, 28, 28) if name.startswith("toy") else (3, 32, 32)))
-    export(network, images, folder / f"{name}.ftbnn", class_names=["a", "b", "c"])
+    pack(network, images, folder / f"{name}.ftbnn", class_names=["a", "b", "c"])

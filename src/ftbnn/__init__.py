@@ -1,14 +1,66 @@
 """1-bit convolutional networks: layers, networks, budgets, training and a native engine.
 
-Importing this package loads neither PyTorch nor NumPy; the sub-packages import what they need.
+    build     a network by name                     export    a run or a network as one small file
+    summary   its layers, bits and cost             load      that file as a function of images; needs no PyTorch
+    fit       trains any network                    evaluate  accuracy of any of these
+    load_run  what a training left
+
+Importing this package loads neither PyTorch nor NumPy: each name imports what it needs when it is first asked for.
 """
 
+from importlib import import_module as _import
 from importlib import metadata as _metadata
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from ftbnn import nn
+    from ftbnn.budget import count, summary
+    from ftbnn.runtime import Model, load
+    from ftbnn.training import Options, Recipe, fit, load_run
+    from ftbnn.workflows.deploy import evaluate, export
+    from ftbnn.workflows.networks import build
+
+_HOMES = {
+    "Model": "runtime",
+    "Options": "training",
+    "Recipe": "training",
+    "build": "workflows.networks",
+    "count": "budget",
+    "evaluate": "workflows.deploy",
+    "export": "workflows.deploy",
+    "fit": "training",
+    "load": "runtime",
+    "load_run": "training",
+    "summary": "budget",
+}
+_PACKAGES = frozenset({"budget", "data", "models", "nn", "packing", "runtime", "training", "zoo"})
+
+__all__ = [
+    "Model",
+    "Options",
+    "Recipe",
+    "__version__",
+    "build",
+    "count",
+    "evaluate",
+    "export",
+    "fit",
+    "load",
+    "load_run",
+    "nn",
+    "summary",
+]
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _metadata.version("ftbnn")
+    if name in _PACKAGES:
+        return _import(f"ftbnn.{name}")
+    if name in _HOMES:
+        return getattr(_import(f"ftbnn.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'ftbnn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -12,7 +12,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise UserError("drawing needs matplotlib: pip install 'ftbnn[train]'") from error
+        raise UserError("drawing needs matplotlib: pip install matplotlib") from error
     mpl.use("Agg")
     from matplotlib import pyplot
 

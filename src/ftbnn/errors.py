@@ -11,7 +11,7 @@ class UserError(ValueError):
 class Stopped(Exception):
     """A run was asked to stop by a signal and has been saved; its text says where it stands, `again` how to go on."""
 
-    def __init__(self, number: int, where: str, *, again: str = "--resume") -> None:
+    def __init__(self, number: int, where: str, *, again: str = "resume") -> None:
         super().__init__(where)
         self.signal = number
         self.again = again
@@ -22,3 +22,8 @@ def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> 
     names = list(choices)
     near = get_close_matches(name.lower(), names, n=4, cutoff=0.4) or names[:4]
     return UserError(f"unknown {kind} {name!r}; did you mean {', '.join(near)}?" + (f" ({hint})" if hint else ""))
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

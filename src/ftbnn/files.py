@@ -29,7 +29,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(
                 f"the disk is full: {path} was not written ({len(data) / 1e6:.1f} MB needed); what was saved before is "
-                f"intact. Free some space and try again (a training run: with --resume)"
+                f"intact. Free some space and try again (a training run: resume it)"
             ) from error
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 

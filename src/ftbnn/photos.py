@@ -1,4 +1,4 @@
-"""What training and the runtime must do alike to a photo: its 8 bits, and where a crop lies. Pillow only."""
+"""What training and the runtime must do alike to a photo: its 8 bits, its turn, and where a crop lies. Pillow only."""
 
 import numpy as np
 from PIL import Image
@@ -6,6 +6,16 @@ from PIL import Image
 from ftbnn.errors import UserError
 
 Box = tuple[float, float, float, float]
+EXIF_ORIENTATION = 0x0112
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 # By content, whatever the name says. Pillow's other readers stay shut: one of them starts Ghostscript.
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM", "TIFF", "GIF")
 
@@ -19,6 +29,20 @@ def eight_bit(picture: Image.Image, kind: str | None) -> Image.Image:
     if picture.mode in ("I", "F"):
         raise UserError(f"pixels of mode {picture.mode} have no known range")
     return picture.convert("RGB")
+
+
+def orientation(picture: Image.Image) -> int:
+    """How the file says that its pixels are to be turned."""
+    if picture.format == "TIFF":  # Pillow has turned it already
+        return 1
+    try:
+        return int(picture.getexif().get(EXIF_ORIENTATION, 1))
+    except Exception:  # broken EXIF beside sound pixels: the image stays as it is stored
+        return 1
+
+
+def turned(picture: Image.Image, orientation: int) -> Image.Image:
+    return picture.transpose(TURNS[orientation]) if orientation in TURNS else picture
 
 
 def crop_box(size: tuple[int, int], part: tuple[float, float], *, across: float = 0.5, down: float = 0.5) -> Box:

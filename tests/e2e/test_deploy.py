@@ -17,7 +17,7 @@ from ftbnn.cli.main import main
 from ftbnn.data import load as load_data
 from ftbnn.errors import UserError
 from ftbnn.experiments import shipping
-from ftbnn.export import export
+from ftbnn.packing import pack
 from ftbnn.runtime import load
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ def test_predict_keeps_the_upper_bits_of_16_bit_grey(deployed, tmp_path, capsys)
 
 def test_eval_refuses_a_file_of_another_width(tmp_path, capsys):
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 10))
-    export(network, torch.zeros(1, 1, 8, 5), tmp_path / "narrow.ftbnn")
+    pack(network, torch.zeros(1, 1, 8, 5), tmp_path / "narrow.ftbnn")
     assert main(["eval", str(tmp_path / "narrow.ftbnn"), "--data", "digits"]) == 2
     assert "takes 1x8x5 images" in capsys.readouterr().err
 

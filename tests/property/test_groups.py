@@ -1,9 +1,10 @@
 import torch
 import torch.nn.functional as F
+from arrays import dense_weight
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftbnn.nn import BConv
+from ftbnn.nn import BConv, Signs
 from ftbnn.nn.bconv import split_groups
 
 
@@ -18,7 +19,7 @@ def convolutions(draw):
         stride=draw(st.integers(1, 3)),
         padding=draw(st.tuples(st.integers(0, 2), st.integers(0, 2))),
         groups=draw(st.integers(1, min(inputs, outputs))),
-        mode=draw(st.sampled_from(["binary", "real"])),
+        signs=Signs(mode=draw(st.sampled_from(["binary", "real"]))),
     ).double()
 
 
@@ -26,7 +27,7 @@ def convolutions(draw):
 def test_any_grouping_equals_a_dense_convolution_with_zeros_forward_and_backward(conv, height, width):
     x = torch.randn(2, conv.in_channels, height, width, dtype=torch.float64, requires_grad=True)
     out = conv(x)
-    dense = conv.dense_weight()
+    dense = dense_weight(conv)
     expected = F.conv2d(x, dense, stride=conv.stride, padding=conv.padding)
     torch.testing.assert_close(out, expected)
 

@@ -20,8 +20,8 @@ from ftbnn.bench.ours import forced_isa
 from ftbnn.bench.rounds import progress_bar
 from ftbnn.bench.subject import enliven
 from ftbnn.errors import UserError
-from ftbnn.export import export
 from ftbnn.nn import BasicBlock, PlainStem, ProjectionReduction
+from ftbnn.packing import pack
 from ftbnn.runtime import Model, load
 
 WARM_UP = 3
@@ -105,13 +105,13 @@ class _Measured:
 def measure(isas: Sequence[str], *, rounds: int = 40, layers: Sequence[Layer] = LAYERS) -> list[dict[str, Any]]:
     """A row for each layer and ISA, one thread; GMAC/s and share are those of the fastest call."""
     if rounds < 1:
-        raise UserError(f"--rounds must be 1 or more, not {rounds}")
+        raise UserError(f"rounds must be 1 or more, not {rounds}")
     measured = []
     with TemporaryDirectory() as folder:
         for number, layer in enumerate(layers):
             torch.manual_seed(0)
             path = Path(folder) / f"{number}.ftbnn"
-            export(enliven(layer.network()), torch.zeros(1, *layer.input_shape), path)
+            pack(enliven(layer.network()), torch.zeros(1, *layer.input_shape), path)
             for isa in isas:
                 with forced_isa(isa):
                     measured.append(_Measured(layer, isa, load(path, threads=1)))

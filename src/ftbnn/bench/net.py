@@ -35,9 +35,9 @@ class Comparison:
         peers.check(list(self.peers))
         for what, numbers in (("threads", self.threads), ("batch", self.batches), ("rounds", (self.rounds,))):
             if not numbers or min(numbers) < 1:
-                raise UserError(f"--{what} must be 1 or more")
+                raise UserError(f"{what} must be 1 or more")
         if max(self.threads) > 1024 or max(self.batches) > 4096:
-            raise UserError("--threads goes up to 1024 and --batch up to 4096")
+            raise UserError("threads go up to 1024 and a batch up to 4096")
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def _subjects(what: Comparison, folder: Path) -> list[Subject]:
     """Each with a folder for its files; two that call themselves the same are called as the user calls them."""
     subjects = []
     for number, text in enumerate(names := list(dict.fromkeys(what.names))):
-        room = folder / str(number)
-        room.mkdir()
-        subjects.append(open_subject(text, room, image_size=what.image_size, width=what.width))
+        own = folder / str(number)
+        own.mkdir()
+        subjects.append(open_subject(text, own, image_size=what.image_size, width=what.width))
     if len({subject.name for subject in subjects}) < len(subjects):
         subjects = [replace(subject, name=text) for subject, text in zip(subjects, names, strict=True)]
     return subjects
@@ -100,7 +100,7 @@ def _others(names: Sequence[str], say: Say) -> Iterator[tuple[str, Callable[...,
     for name in names:
         peer = peers.load(name)
         if peer is None:
-            say(f"{name} is left out: it is not installed (pip install 'ftbnn[experiments]')")
+            say(f"{name} is left out: it is not installed (pip install {name})")
         else:
             yield name, peer.contenders
 

@@ -29,12 +29,19 @@ print(time.perf_counter() - started)
 
 
 def isas_of(names: Sequence[str]) -> list[str]:
-    """The ISAs to measure: those named, or the one in use. avx512bf16 is of training alone; the engine runs avx512."""
-    in_use = _native.isa_in_use()
+    """The ISAs to measure: those named, or the one in use."""
+    known = _native.capabilities()
     for name in names:
-        if name not in _native.isas():
-            raise unknown("ISA on this machine", name, _native.isas())
-    return list(dict.fromkeys("avx512" if name == "avx512bf16" else name for name in names or [in_use]))
+        if name not in known["isas"]:
+            raise unknown("ISA on this machine", name, known["isas"])
+    return list(names) or [known["isa"]]
+
+
+def different_isas() -> list[str]:
+    """Those whose engines differ, fastest first, without the one that runs anywhere; or the one that is forced."""
+    if os.environ.get("FTBNN_ISA"):
+        return isas_of(())
+    return [isa for isa in _native.capabilities()["engine_isas"] if isa != "portable"]
 
 
 @contextmanager

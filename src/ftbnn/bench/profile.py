@@ -13,11 +13,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from ftbnn import _native
 from ftbnn.bench.train import WARM_UP, Case, check_rounds
-from ftbnn.errors import UserError
-from ftbnn.nn import BConv
-from ftbnn.nn.native import BACKWARD_PHASES, FORWARD_PHASES, listeners
+from ftbnn.nn.layer import layers
+from ftbnn.nn.native import require
+from ftbnn.nn.native.block import listening
 
-_NATIVE = ("_Norm", "_Average", "_Repeat")  # operators of ours that are no blocks
+_NATIVE = ("norm", "_Average", "_Repeat")  # operators of ours that are no blocks
 _ROOF_SHAPE = (4, 16, 16, 64, 64, 3, 3, 1, 1, 1, 1, 1)  # any: the roof does not depend on it
 
 
@@ -29,25 +29,26 @@ def profile_step(
     The roofs, of forward and of the gradients, are loops of nothing but their multiplications, measured beside.
     """
     check_rounds(rounds)
-    if backend == "native8" and not _native.training.has_byte_kernels():
-        raise UserError("native8 needs a CPU with AVX-512 VNNI")
+    require(backend)
     roofs = _roofs(case.threads, backend)  # before PyTorch has threads: they would spin on the cores that this measures
     torch.set_num_threads(case.threads)
     network, step = case.training(backend)
-    names = {id(module): name for name, module in network.named_modules()}
+    names = {p.data_ptr(): name for name, layer in layers(network) for p in layer.parameters(recurse=False)}
     rows: list[dict[str, Any]] = []
 
-    def listen(conv: BConv, way: str, macs: int, seconds: tuple[float, ...]) -> None:
-        phases = FORWARD_PHASES if way == "forward" else BACKWARD_PHASES
-        work = {"conv": macs, "conv gradients": 2 * macs}
+    def listen(weights: int, macs: int, phases: dict[str, float]) -> None:
         rows.extend(
-            {"layer": names[id(conv)], "operator": phase, "ms": 1e3 * taken, "macs": work.get(phase)}
-            for phase, taken in zip(phases, seconds, strict=True)
+            {
+                "layer": names.get(weights, "a layer"),
+                "operator": phase,
+                "ms": 1e3 * taken,
+                "macs": macs if phase in ("conv", "conv gradients") else None,
+            }
+            for phase, taken in phases.items()
         )
 
     best: tuple[float, list[dict[str, Any]]] = (float("inf"), [])
-    listeners.append(listen)
-    try:
+    with listening(listen):
         for turn in range(WARM_UP + rounds):
             rows = []
             seen = profile(activities=[ProfilerActivity.CPU])
@@ -62,8 +63,6 @@ def profile_step(
                     seen.stop()
             if turn >= WARM_UP and taken < best[0]:
                 best = taken, rows + _torch_rows(seen)
-    finally:
-        listeners.remove(listen)
     total, found = best
     slowest_first = sorted(found, key=lambda row: -row["ms"])
     return [_finished(row, 1e3 * total, roofs.get(row["operator"])) for row in slowest_first]
@@ -71,12 +70,10 @@ def profile_step(
 
 def _roofs(threads: int, backend: str) -> dict[str, float]:
     """GMAC/s by operator, of all threads."""
-    isa, isas = _native.isa_in_use(), _native.isas()
-    usable = isas[isas.index(isa) :] if isa in isas else isas  # emulated tiles are none of the CPU's
-    kernels = _native.training.grad_kernels()
-    gradients = "avx512vnni" if backend == "native8" else next(name for name in usable if name in kernels)
+    known = _native.capabilities()
+    gradients = known["kernels"]["byte_gradients" if backend == "native8" else "gradients"]
     roofs = {"conv gradients": _native.training.time_conv_grad(gradients, _ROOF_SHAPE, threads, 10)[3]}
-    forward = next((found for name in usable if (found := _native.bench.roof(name, True))), None)
+    forward = _native.bench.roof(known["kernels"]["bconv"], True)
     if forward is not None:
         roofs["conv"] = threads * forward[1]
     return roofs
@@ -110,7 +107,7 @@ def _torch_rows(seen: Any) -> list[dict[str, Any]]:
             "macs": None,
         }
         for event in seen.key_averages()
-        if not event.key.startswith("_Block") and event.self_cpu_time_total > 0
+        if not event.key.startswith("block") and event.self_cpu_time_total > 0
     ]
 
 

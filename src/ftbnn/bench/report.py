@@ -5,42 +5,26 @@ The README is made from all the JSON files of its directory, so several commands
 
 import json
 import os
-import platform
 import shlex
 import sys
 from collections.abc import Sequence
 from datetime import date
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ftbnn import _native
 from ftbnn.bench.onednn import VARIABLE
 from ftbnn.bench.picture import draw
 from ftbnn.errors import UserError
 from ftbnn.files import write_atomically
+from ftbnn.machine import describe
 
 PACKAGES = ("ftbnn", "numpy", "torch", "onnxruntime", "openvino")
 
 
 def machine() -> dict[str, Any]:
     """What a time depends on beside the program."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return {
-        "date": date.today().isoformat(),
-        "cpu": _native.cpu_name(),
-        "cores": len(os.sched_getaffinity(0)),
-        "isas": _native.isas(),
-        "features": _native.cpu_features(),
-        "platform": platform.platform(),
-        "versions": {"python": platform.python_version()} | versions,
-        "onednn_limit": os.environ.get(VARIABLE),
-    }
+    now = {"date": date.today().isoformat(), "onednn_limit": os.environ.get(VARIABLE)}
+    return now | describe(PACKAGES)
 
 
 def create(folder: Path) -> None:
@@ -65,7 +49,7 @@ def write(
     entry = {"command": command, "machine": machine(), "rows": rows, **more, "text": text.splitlines()}
     write_atomically(folder / f"{name}.json", (json.dumps(entry, indent=2) + "\n").encode())
     if picture:
-        draw(rows, folder / f"{name}.png", _native.cpu_name())
+        draw(rows, folder / f"{name}.png", entry["machine"]["cpu"])
     write_atomically(folder / "README.md", readme(folder).encode())
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ftbnn.bench.graph_module import GraphModule
 from ftbnn.budget import count
 from ftbnn.errors import UserError
-from ftbnn.export import export
-from ftbnn.export.graph import BConv, Graph
-from ftbnn.export.read import read_graph
 from ftbnn.models import build, find
 from ftbnn.nn import FPReLU, stem_for
+from ftbnn.packing import pack
+from ftbnn.packing.graph import BConv, Graph
+from ftbnn.packing.graph_module import GraphModule
+from ftbnn.packing.read import read_graph
 from ftbnn.runtime import load
-from ftbnn.training.run import load_network
+from ftbnn.training.run import load_run
 from ftbnn.zoo import resolve
 
 FP32_BYTES = 4
@@ -62,27 +62,27 @@ def open_subject(text: str, folder: Path, *, image_size: int | None, width: int 
     """The subject of that name, run directory, checkpoint, file or `zoo:NAME`; what is written goes to `folder`."""
     path = resolve(text)
     if image_size is not None and (path.suffix == ".ftbnn" or path.exists()):
-        raise UserError(f"{path} has an image size of its own; leave --image-size out")
+        raise UserError(f"{path} has an image size of its own")
     if path.suffix == ".ftbnn":
         return _of_file(path, width)
     torch.manual_seed(0)
     if path.exists():
-        network, state = load_network(path)
-        name, spec = state["model_spec"]["name"] or path.stem, state["spec"]
+        run = load_run(path)
+        network, name, spec = run.network, run.name, run.spec
         if spec is None:
             raise UserError(f"{path} was trained on data of your own: export it and give the .ftbnn file")
-        shape = (spec["channels"], spec["image_size"], spec["image_size"])
-        width = width or state["model_spec"]["settings"].get("width")
+        shape = (spec.channels, spec.image_size, spec.image_size)
+        width = width or run.state["model_spec"]["settings"].get("width")
     else:
         entry = find(text)
         side = entry.image_size if image_size is None else image_size
         if side < 1:
-            raise UserError(f"--image-size must be 1 or more, not {side}")
+            raise UserError(f"the image size must be 1 or more, not {side}")
         name, shape = text, (entry.in_channels, side, side)
         network = enliven(build(text, width=width, stem=stem_for(side) if entry.has_stems else None))
     example = torch.zeros(1, *shape)
     file = folder / f"{Path(name).name}.ftbnn"
-    report = export(network, example, file, name=name)
+    report = pack(network, example, file, name=name)
     graph = read_graph(file)
     return Subject(
         name=name,

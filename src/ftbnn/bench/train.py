@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import nn
 
 from ftbnn import _native
-from ftbnn.bench.plain import plain
 from ftbnn.errors import UserError
 from ftbnn.models import build, find
-from ftbnn.nn import set_backend, stem_for
+from ftbnn.nn import Backend, stem_for, use_backend
+from ftbnn.nn.layer import lay_out
 
-Formulation = Literal["plain", "torch", "native", "native8"]
-FORMULATIONS: tuple[Formulation, ...] = get_args(Formulation)
+FORMULATIONS: tuple[Backend, ...] = ("plain", "torch", "native", "native8")
 WARM_UP = 2
 
 
@@ -37,17 +36,15 @@ class Case:
         if min(self.image_size, self.classes, self.threads) < 1 or self.batch < 2:
             raise UserError("image size, classes and threads must be 1 or more, and the batch 2: BatchNorm needs it")
 
-    def training(self, formulation: Formulation) -> tuple[nn.Module, Callable[[], None]]:
+    def training(self, formulation: Backend) -> tuple[nn.Module, Callable[[], None]]:
         """A network and a function that trains it for one step; equal weights and data for every formulation."""
         torch.manual_seed(0)
         entry = find(self.model)
         stem = stem_for(self.image_size) if entry.has_stems else None
         network = build(self.model, classes=self.classes, width=self.width, stem=stem)
-        if formulation == "plain":
-            network = plain(network)
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if formulation != "plain":
-            set_backend(network, formulation)
+        if formulation.startswith("native"):
+            lay_out(network)
         images = torch.randn(self.batch, entry.in_channels, self.image_size, self.image_size)
         images = images.to(memory_format=torch.channels_last)
         labels = torch.randint(0, self.classes, (self.batch,))
@@ -55,16 +52,17 @@ class Case:
         optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=fused)
 
         def run() -> None:
-            optimizer.zero_grad(set_to_none=True)
-            nn.functional.cross_entropy(network(images), labels).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            with use_backend(formulation):
+                optimizer.zero_grad(set_to_none=True)
+                nn.functional.cross_entropy(network(images), labels).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
 
         return network, run
 
 
 def check_rounds(rounds: int) -> None:
     if rounds < 1:
-        raise UserError(f"--rounds must be 1 or more, not {rounds}")
+        raise UserError(f"rounds must be 1 or more, not {rounds}")
 
 
 def _status_mb(field: str) -> float:
@@ -72,7 +70,7 @@ def _status_mb(field: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def _measure_peak(case: Case, formulation: Formulation, answer: Any) -> None:
+def _measure_peak(case: Case, formulation: Backend, answer: Any) -> None:
     torch.set_num_threads(case.threads)
     torch.randn(64, 64).mm(torch.randn(64, 64))
     before = _status_mb("VmRSS")
@@ -82,7 +80,7 @@ def _measure_peak(case: Case, formulation: Formulation, answer: Any) -> None:
     answer.put(_status_mb("VmHWM") - before)
 
 
-def peak_mb(case: Case, formulation: Formulation) -> float:
+def peak_mb(case: Case, formulation: Backend) -> float:
     """Memory that the network, its optimizer and three steps take on top of PyTorch itself, in a fresh process."""
     context = multiprocessing.get_context("spawn")
     answer = context.Queue()
@@ -94,18 +92,21 @@ def peak_mb(case: Case, formulation: Formulation) -> float:
     return float(answer.get())
 
 
-def _isa(formulation: Formulation) -> str:
-    return _native.isa_in_use() if formulation.startswith("native") else torch.backends.cpu.get_cpu_capability().lower()
+def _isa(formulation: Backend) -> str:
+    return (
+        str(_native.capabilities()["isa"])
+        if formulation.startswith("native")
+        else torch.backends.cpu.get_cpu_capability().lower()
+    )
 
 
 def measure(case: Case, *, rounds: int = 10) -> list[dict[str, Any]]:
     """A row per formulation. The rounds are interleaved, so that a slow moment of the machine meets all alike."""
     check_rounds(rounds)
-    _native.isa_in_use()  # a wrong FTBNN_ISA is said before anything is measured
+    has_all = _native.capabilities()["training"]["bytes"]  # a wrong FTBNN_ISA is said before anything is measured
     torch.set_num_threads(case.threads)
-    has_all = _native.training.has_byte_kernels()
     steps = {name: case.training(name)[1] for name in FORMULATIONS if has_all or name != "native8"}
-    times: dict[Formulation, list[float]] = {name: [] for name in steps}
+    times: dict[Backend, list[float]] = {name: [] for name in steps}
     for turn in range(WARM_UP + rounds):
         for name, step in steps.items():
             started = time.perf_counter()

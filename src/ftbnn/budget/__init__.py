@@ -12,6 +12,7 @@ from ftbnn.budget.count import (
     count,
 )
 from ftbnn.budget.design import Design, widest
+from ftbnn.budget.report import summary
 
 __all__ = [
     "CONVENTIONS",
@@ -24,5 +25,6 @@ __all__ = [
     "UncountedWarning",
     "convention",
     "count",
+    "summary",
     "widest",
 ]

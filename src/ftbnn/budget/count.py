@@ -1,24 +1,23 @@
 """Counts a module's work by running it on the meta device: real shapes, no numbers, no memory.
 
-Two kinds of things are seen: our layers (Sign, BConv, FPReLU), which know their own cost, and every ATen operator
-that runs outside them, whose cost stands in `ops.py`. What is neither is named, never taken for zero.
+Every operator that runs has a cost in `ops.py`, or is named as uncounted, never taken for zero. What does not depend on
+the input is a constant of deployment and costs nothing. A convolution is binary if a sign made both its operands.
 
     budget = FLOPs + BOPs / 64
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ftbnn.budget import ops
-from ftbnn.errors import UserError, unknown
-from ftbnn.nn import BConv, FPReLU, Sign
+from ftbnn.errors import UserError, first_line, unknown
+from ftbnn.nn.layer import layers
+from ftbnn.tracing import Call, Recorder, map_tensors, tensors_in
 
 BITS_PER_WORD = 64  # binary multiply-accumulates that cost as much as one FLOP
 FP32_BYTES = 4
@@ -99,7 +98,7 @@ class LayerCount:
         return FP32_BYTES * (self.real_params + self.binary_params + self.state)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Budget:
     """The cost of a network for one input, layer by layer and in all."""
 
@@ -107,6 +106,12 @@ class Budget:
     uncounted: tuple[str, ...]  # "path: reason", one for each thing that is missing from the sums
     input_shape: tuple[int, ...]
     rule: Convention = PAPER
+
+    def __repr__(self) -> str:
+        """The sums alone; `ftbnn.summary` has the layers."""
+        shape = "x".join(map(str, self.input_shape))
+        parts = f"FLOPs {self.flops / 1e6:.3f} M + BOPs {self.bops / 1e6:.3f} M / 64 = {self.budget / 1e6:.3f} M"
+        return f"Budget({parts}, {self.params / 1e6:.4f} M params, {len(self.layers)} layers, input {shape})"
 
     def under(self, rule: Convention) -> "Budget":
         """The same network counted by another convention."""
@@ -147,197 +152,100 @@ def _precision(dtype: torch.dtype) -> Precision:
     return _DTYPE_PRECISION.get(dtype, "none")
 
 
-def _tensors(tree: Any) -> Iterator[Tensor]:
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, list | tuple):
-        for item in tree:
-            yield from _tensors(item)
-
-
 @dataclass
-class _Frame:
-    path: str
-    module: nn.Module
-
-
-@dataclass
-class _Walk(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Watches one forward pass and books each operation on the module it happens in."""
+class _Counter:
+    """Books each call on the layer it happened in."""
 
     rows: dict[str, LayerCount] = field(default_factory=dict)
     uncounted: dict[str, None] = field(default_factory=dict)
-    frames: list[_Frame] = field(default_factory=list)
-    own_depth: int = 0  # how many of our layers are being run: what happens inside is theirs to count
-    touched: set[int] = field(default_factory=set)  # ids of all tensors that an operator has read
-    codes: dict[int, Precision] = field(default_factory=dict)
-    alive: list[Tensor] = field(default_factory=list)  # keeps the ids in `codes` from being used again
+    codes: dict[int, Precision] = field(default_factory=dict)  # of tensors, by id
 
-    def __post_init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Asked by torch: True, the default, would load its compiler (1 s) only to switch it off here."""
-        return False
-
-    def enter(self, path: str, module: nn.Module) -> None:
-        self.frames.append(_Frame(path, module))
-        self.own_depth += isinstance(module, Sign | BConv | FPReLU)
-
-    def leave(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        if isinstance(module, Sign | BConv | FPReLU):
-            self.own_depth -= 1
-            if self.own_depth == 0:
-                self._count_own(module, args[0], out)
-        self.frames.pop()
-
-    def row(self, kind: str | None = None) -> LayerCount:
-        """The current module's row; arithmetic written in the forward of a module with children has its own."""
-        frame = self.frames[-1]
-        has_children = next(frame.module.children(), None) is not None
-        key = f"{frame.path}:{kind}" if has_children and kind else frame.path
-        name = kind if has_children and kind else type(frame.module).__name__
-        return self.rows.setdefault(key, LayerCount(key, name))
-
-    def input_code(self, x: Tensor) -> Precision:
-        return self.codes.get(id(x), _precision(x.dtype))
-
-    def tag(self, out: Tensor, code: Precision) -> None:
-        self.codes[id(out)] = code
-        self.alive.append(out)
-
-    def _count_own(self, module: Sign | BConv | FPReLU, x: Tensor, out: Tensor) -> None:
-        if isinstance(module, Sign):
-            if module.mode == "sign":
-                self.tag(out, "0/1" if module.zero_one else "+-1")
-            elif module.mode == "tanh":
-                self._book(x, out, elements=out.numel())
+    def count(self, call: Call) -> None:
+        inputs, results = list(tensors_in((call.args, call.kwargs))), list(tensors_in(call.result))
+        if call.name == "ftbnn::sign":
+            self.codes[id(call.result)] = "0/1" if call.args[2] else "+-1"
             return
-        if isinstance(module, FPReLU):
-            self._book(x, out, elements=out.numel(), weight=module.left)
+        self._carry_codes(call, inputs, results)
+        if not call.depends or call.name in ops.MOVES or call.name in ops.FREE:
             return
-        self._check_stride(x, module.stride)
-        positions = out.numel() // out.shape[1]
-        macs = positions * sum(module.proxies(part).numel() for part in module.parts)
-        row = self.row()
-        row.groups = module.groups
-        code = self.input_code(x)
-        if module.mode == "binary" and code in ("+-1", "0/1"):
-            self._book(x, out, binary_macs=macs)
+        _check_stride(call)
+        if call.name in ops.MACS:
+            self._count_product(call, results[0])
+        elif call.name in ops.ELEMENTWISE:
+            self._book(call, inputs[0], results[0]).elements += results[0].numel()
+        elif call.name in ops.REDUCTIONS:
+            self._book(call, inputs[0], results[0]).elements += inputs[0].numel()
         else:
-            self._book(x, out, macs=macs)
-        row.weight_precision = "+-1" if module.mode == "binary" else _precision(module.proxies(module.parts[0]).dtype)
+            self._miss(call, f"no rule for the operator {call.spoken}")
 
-    def _book(
-        self,
-        x: Tensor | None,
-        out: Tensor,
-        *,
-        macs: int = 0,
-        elements: int = 0,
-        binary_macs: int = 0,
-        weight: Tensor | None = None,
-        kind: str | None = None,
-    ) -> LayerCount:
-        row = self.row(kind)
-        row.calls += 1
+    def _carry_codes(self, call: Call, inputs: list[Tensor], results: list[Tensor]) -> None:
+        """Codes that are only moved stay codes, and so do a constant's that are scaled channel by channel."""
+        if call.name in ops.MOVES or call.name == "max_pool2d_with_indices":
+            codes = {self.codes.get(id(x)) for x in inputs if x.is_floating_point()}
+        elif call.name in ("mul", "div") and not call.depends and inputs:
+            codes = {self.codes.get(id(inputs[0]))}
+        else:
+            return
+        if len(codes) == 1 and (code := codes.pop()) is not None:
+            self.codes |= {id(result): code for result in results}
+
+    def _count_product(self, call: Call, out: Tensor) -> None:
+        at = ops.FIRST_FACTOR.get(call.name, 0)
+        x, weight = call.args[at], call.args[at + 1]
+        macs = ops.MACS[call.name](call.args, out)
+        row = self._book(call, x, out)
+        row.groups = ops.groups(call.name, call.args)
+        is_binary = id(weight) in self.codes
+        row.weight_precision = "+-1" if is_binary else _precision(weight.dtype)
+        if is_binary and id(x) in self.codes:
+            row.binary_macs += macs
+            return
         row.macs += macs
-        row.elements += elements
-        row.binary_macs += binary_macs
-        row.output_shape = tuple(out.shape)
-        if x is not None:
-            row.input_shape = tuple(x.shape)
-            row.input_precision = self.input_code(x)
-        if weight is not None:
-            row.weight_precision = _precision(weight.dtype)
+        if is_binary:
+            self._miss(call, "binary weights on an input that no Sign made binary are counted as real work")
+
+    def _book(self, call: Call, x: Tensor, out: Tensor) -> LayerCount:
+        path = call.label
+        kind = type(call.place.module).__name__ if path == call.place.path else call.spoken
+        row = self.rows.setdefault(path, LayerCount(path, kind))
+        row.calls += 1
+        row.input_shape, row.output_shape = tuple(x.shape), tuple(out.shape)
+        row.input_precision = self.codes.get(id(x), _precision(x.dtype))
         return row
 
-    def _check_stride(self, x: Tensor, stride: Sequence[int]) -> None:
-        for extent, step in zip(x.shape[-len(stride) :], stride, strict=True):
-            if extent < step:
-                raise ImageTooSmall(
-                    f"the image is too small: {self.frames[-1].path} has stride {step} "
-                    f"and is left with a map of {'x'.join(map(str, x.shape[2:]))}"
-                )
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name.removeprefix("aten::")
-        self.touched.update(id(x) for x in _tensors(args))
-        out = ops.shape_only(name, args)
-        if out is None:
-            out = func(*args, **(kwargs or {}))
-        if self.own_depth == 0 and self.frames:
-            self._count_op(name.removesuffix("_"), args, out)
-        return out
-
-    def _count_op(self, name: str, args: Sequence[Any], out: Any) -> None:
-        inputs, results = list(_tensors(args)), list(_tensors(out))
-        if name in ops.MOVES or name == "max_pool2d_with_indices":
-            codes = {self.codes.get(id(x)) for x in inputs if x.is_floating_point()}
-            if len(codes) == 1 and (code := codes.pop()) is not None:
-                for result in results:
-                    self.tag(result, code)
-        if name in ops.MOVES or name in ops.FREE:
-            return
-        transposed = name == "convolution" and args[6]
-        if name in ops.STRIDE_ARGUMENT and len(args) > ops.STRIDE_ARGUMENT[name] and not transposed:
-            self._check_stride(inputs[0], args[ops.STRIDE_ARGUMENT[name]])
-        if name in ops.MACS:
-            at = 1 if name in ("addmm", "baddbmm") else 0  # the first argument of these is the bias
-            macs = ops.MACS[name](args, results[0])
-            row = self._book(args[at], results[0], macs=macs, weight=args[at + 1], kind=name)
-            row.groups = args[8] if name == "convolution" else 1
-        elif name in ops.ELEMENTWISE:
-            self._book(inputs[0], results[0], elements=results[0].numel(), kind=name)
-        elif name in ops.REDUCTIONS:
-            self._book(inputs[0], results[0], elements=inputs[0].numel(), kind=name)
-        else:
-            self.uncounted[f"{self.frames[-1].path or 'the network'}: no rule for the operator {name}"] = None
+    def _miss(self, call: Call, what: str) -> None:
+        self.uncounted[f"{call.place.path or 'the network'}: {what}"] = None
 
 
-@contextmanager
-def _watched(module: nn.Module, walk: _Walk) -> Iterator[None]:
-    """Hooks on every submodule, and evaluation mode, for the time of one forward pass."""
-    training = {child: child.training for child in module.modules()}
-    handles = []
-    for path, child in module.named_modules():
-
-        def enter(child: nn.Module, _: Any, path: str = path) -> None:
-            walk.enter(path, child)
-
-        handles.append(child.register_forward_pre_hook(enter))
-        handles.append(child.register_forward_hook(walk.leave))
-    module.eval()
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        for child, was_training in training.items():
-            child.training = was_training
+def _check_stride(call: Call) -> None:
+    for extent, step in ops.strides(call.name, call.args):
+        if extent < step:
+            left = "x".join(map(str, call.args[0].shape[2:]))
+            raise ImageTooSmall(
+                f"the image is too small: {call.place.path} has stride {step} and is left with a map of {left}"
+            )
 
 
-def _count_params(module: nn.Module, walk: _Walk, on_meta: Mapping[str, Tensor]) -> None:
+def _count_params(module: nn.Module, counter: _Counter, on_meta: Mapping[str, Tensor], used: set[int]) -> None:
     """Books parameters and running statistics on the module that owns them, each once however often it is shared."""
     seen: set[int] = set()
+    binary = {id(parameter) for _, layer in layers(module) for parameter in layer.binary_parameters()}
     for path, child in module.named_modules():
         own = {name: p for name, p in child.named_parameters(path, recurse=False) if id(p) not in seen}
         seen.update(id(p) for p in own.values())
         buffers = [b for b in child.buffers(recurse=False) if b.is_floating_point()]
         if not own and not buffers:
             continue
-        row = walk.rows.setdefault(path, LayerCount(path, type(child).__name__))
-        is_binary = isinstance(child, BConv) and child.mode == "binary"
-        size = sum(p.numel() for p in own.values())
-        row.binary_params += size if is_binary else 0
-        row.real_params += 0 if is_binary else size
+        row = counter.rows.setdefault(path, LayerCount(path, type(child).__name__))
+        row.binary_params += sum(p.numel() for p in own.values() if id(p) in binary)
+        row.real_params += sum(p.numel() for p in own.values() if id(p) not in binary)
         row.state += sum(b.numel() for b in buffers)
         if own and row.weight_precision == "none":
-            row.weight_precision = "+-1" if is_binary else _precision(next(iter(own.values())).dtype)
+            first = next(iter(own.values()))
+            row.weight_precision = "+-1" if id(first) in binary else _precision(first.dtype)
         for name in own:
-            if id(on_meta[name]) not in walk.touched:
-                walk.uncounted[f"{name}: counted as a parameter, but forward never uses it"] = None
+            if id(on_meta[name]) not in used:
+                counter.uncounted[f"{name}: counted as a parameter, but forward never uses it"] = None
 
 
 def count(module: nn.Module, input_shape: Sequence[int], *, rule: Convention = PAPER) -> Budget:
@@ -346,26 +254,39 @@ def count(module: nn.Module, input_shape: Sequence[int], *, rule: Convention = P
     The module is left as it was, on whatever device it is. Raises UserError if it does not run on that shape.
     """
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    on_meta = {
-        name: t if t.is_meta else torch.empty_like(t, device="meta").requires_grad_(t.requires_grad)
-        for name, t in state.items()
-    }
+    on_meta = {name: _to_meta(tensor).requires_grad_(tensor.requires_grad) for name, tensor in state.items()}
     dtype = next((t.dtype for t in state.values() if t.is_floating_point()), torch.float32)
     x = torch.empty(1, *input_shape, dtype=dtype, device="meta")
-    walk = _Walk()
+    recorder = _MetaRecorder(module, x, shapes=ops.shape_only)
     try:
-        with _watched(module, walk), torch.no_grad(), walk:
+        with recorder.watching(module):
             torch.func.functional_call(module, on_meta, (x,))
+        counter = _Counter()
+        for call in recorder.calls:
+            counter.count(call)
     except UserError:
         raise
     except Exception as error:  # whatever a user's forward may raise on tensors without numbers
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        where = walk.frames[-1].path if walk.frames and walk.frames[-1].path else "the network"
         shape = "x".join(map(str, input_shape))
-        raise UserError(f"{where} does not run on an input of {shape}: {text}") from error
-    _count_params(module, walk, on_meta)
+        where = recorder.place.path or "the network"
+        raise UserError(f"{where} does not run on an input of {shape}: {first_line(error)}") from error
+    used = {id(tensor) for call in recorder.calls for tensor in tensors_in((call.args, call.kwargs))}
+    _count_params(module, counter, on_meta, used)
     order = {path: index for index, (path, _) in enumerate(module.named_modules())}
-    rows = sorted(walk.rows.values(), key=lambda row: order[row.path.partition(":")[0]])
-    for line in walk.uncounted:
+    rows = sorted(counter.rows.values(), key=lambda row: order[row.path.partition(":")[0]])
+    for line in counter.uncounted:
         warnings.warn(line, UncountedWarning, stacklevel=2)
-    return Budget(tuple(rows), tuple(walk.uncounted), tuple(input_shape), rule)
+    return Budget(tuple(rows), tuple(counter.uncounted), tuple(input_shape), rule)
+
+
+def _to_meta(tensor: Tensor) -> Tensor:
+    return tensor if tensor.is_meta else torch.empty_like(tensor, device="meta")
+
+
+class _MetaRecorder(Recorder):
+    """Takes along constants that a forward makes on another device, as torch.tensor does."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(tensor.is_meta for tensor in tensors_in((args, kwargs or {}))):
+            args, kwargs = map_tensors(args, _to_meta), map_tensors(kwargs or {}, _to_meta)
+        return super().__torch_dispatch__(func, types, args, kwargs)

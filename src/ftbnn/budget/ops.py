@@ -20,9 +20,9 @@ MOVES = frozenset(
     "transpose unbind unflatten unsafe_split unsafe_view _unsafe_view unsqueeze view view_as channel_shuffle "
     "native_channel_shuffle".split()
 )
-# Not counted by the paper: shortcut additions, the global average, constants, and dropout, which deployment drops.
+# Not counted by the paper: additions (of shortcuts, thresholds), the global average, constants, and dropout, which deployment drops.
 FREE = frozenset(
-    "add mean _adaptive_avg_pool2d adaptive_avg_pool2d empty zeros ones full empty_like zeros_like ones_like "
+    "add sub rsub mean _adaptive_avg_pool2d adaptive_avg_pool2d empty zeros ones full empty_like zeros_like ones_like "
     "full_like arange scalar_tensor dropout native_dropout constant_pad_nd".split()
 )
 # One operation per element of the result.
@@ -30,9 +30,9 @@ ELEMENTWISE = frozenset(
     "abs ceil clamp clamp_min clamp_max cos div elu eq erf exp floor ge gelu gt hardsigmoid "
     "hardswish hardtanh le leaky_relu log log1p lt maximum minimum "
     "mish mul ne neg pow _prelu_kernel reciprocal relu round rsqrt sgn sigmoid sign silu "
-    "sin softplus sqrt square sub tanh threshold where _softmax _safe_softmax _log_softmax "
+    "ftbnn::fprelu sin softplus sqrt square tanh threshold where _softmax _safe_softmax _log_softmax "
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_with_update "
-    "cudnn_batch_norm native_layer_norm native_group_norm rsub logical_and logical_or logical_not bitwise_and "
+    "cudnn_batch_norm native_layer_norm native_group_norm logical_and logical_or logical_not bitwise_and "
     "bitwise_or bitwise_not avg_pool2d upsample_nearest2d upsample_bilinear2d".split()
 )
 # One operation per element of the input.
@@ -52,6 +52,8 @@ def shape_only(name: str, args: Sequence[Any]) -> Any:
     Asking gives the same answer but takes milliseconds a call and, the first time, loads PyTorch's compiler (1 s).
     """
     x: Any = args[0] if args else None
+    if name in ("ftbnn::sign", "ftbnn::fprelu"):
+        return torch.empty_like(x)
     if name in _BATCH_NORMS:
         return torch.empty_like(x), x.new_empty(0), x.new_empty(0)
     if name == "addmm":
@@ -74,6 +76,11 @@ def _pointwise(name: str, tensors: Sequence[Tensor]) -> Tensor | None:
         return tensors[0]
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))  # type: ignore[no-untyped-call]
     return torch.empty(shape, dtype=torch.bool if plain in _COMPARISONS else dtype, device="meta")
+
+
+def _bconv(args: Sequence[Any], out: Tensor) -> int:
+    weights = args[1].numel() + (0 if args[2] is None else args[2].numel())
+    return int(out.numel() // out.shape[1] * weights)
 
 
 def _convolution(args: Sequence[Any], out: Tensor) -> int:
@@ -104,6 +111,7 @@ def _attention(args: Sequence[Any], out: Tensor) -> int:
 
 # Multiply-accumulates, given the operator's arguments and its result.
 MACS: dict[str, Callable[[Sequence[Any], Tensor], int]] = {
+    "ftbnn::bconv": _bconv,
     "convolution": _convolution,
     "addmm": _addmm,
     "mm": _mm,
@@ -116,5 +124,18 @@ MACS: dict[str, Callable[[Sequence[Any], Tensor], int]] = {
     "scaled_dot_product_attention": _attention,
 }
 
-# Where an operator keeps its stride.
-STRIDE_ARGUMENT = {"convolution": 3, "avg_pool2d": 2, "max_pool2d_with_indices": 2}
+FIRST_FACTOR = {"addmm": 1, "baddbmm": 1}  # the first argument of these is the bias
+_STRIDE = {"convolution": 3, "ftbnn::bconv": 3, "avg_pool2d": 2, "max_pool2d_with_indices": 2}  # where it stands
+_GROUPS = {"convolution": 8, "ftbnn::bconv": 6}
+
+
+def groups(name: str, args: Sequence[Any]) -> int:
+    return int(args[_GROUPS[name]]) if name in _GROUPS else 1
+
+
+def strides(name: str, args: Sequence[Any]) -> list[tuple[int, int]]:
+    """(extent of the map, stride) of each dimension of an operator that takes steps."""
+    at = _STRIDE.get(name)
+    if at is None or len(args) <= at or (name == "convolution" and args[6]):  # transposed: its stride makes room
+        return []
+    return list(zip(args[0].shape[-len(args[at]) :], args[at], strict=True))

@@ -1,15 +1,20 @@
-"""A budget as rows: for JSON, for tables and, summed by stage, for the picture."""
+"""A budget for people: rows for JSON, tables, and, summed by stage, the picture."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ftbnn.budget.count import BITS_PER_WORD, Budget, LayerCount
+from torch import nn
+
+from ftbnn.budget.count import BITS_PER_WORD, Budget, LayerCount, count
 from ftbnn.drawing import canvas
+from ftbnn.nn.layer import layers
+from ftbnn.text import size, table
 
 MEGA = 1e6
 
 
-def summary(budget: Budget) -> dict[str, Any]:
+def totals(budget: Budget) -> dict[str, Any]:
     """The sums, in millions where the name says so."""
     return {
         "convention": budget.rule.name,
@@ -47,6 +52,73 @@ def _layer_row(layer: LayerCount, budget: Budget) -> dict[str, Any]:
         "binary_params": layer.binary_params,
         "packed_bytes": layer.packed_bytes,
     }
+
+
+def layer_table(budget: Budget) -> str:
+    """One line per layer."""
+    header = "layer,kind,weights,input,in,out,groups,FLOPs M,BOPs M,weights #,packed".split(",")
+    rows = [
+        [
+            row["path"] or "(network)",
+            row["kind"],
+            row["weights"],
+            row["input"],
+            "x".join(map(str, row["input_shape"])),
+            "x".join(map(str, row["output_shape"])),
+            row["groups"],
+            f"{row['flops'] / 1e6:.3f}",
+            f"{row['bops'] / 1e6:.3f}" + (" (doubled)" if row["doubled"] else ""),
+            row["real_params"] + row["binary_params"],
+            size(row["packed_bytes"]),
+        ]
+        for row in layer_rows(budget)
+    ]
+    return table(header, rows)
+
+
+def sums(budget: Budget) -> str:
+    """The sums as lines."""
+    shape = "x".join(map(str, budget.input_shape))
+    return "\n".join(
+        [
+            f"input {shape}, convention {budget.rule.name}",
+            f"  FLOPs         {budget.flops / 1e6:10.3f} M",
+            f"  BOPs          {budget.bops / 1e6:10.3f} M",
+            f"  budget        {budget.budget / 1e6:10.3f} M   (FLOPs + BOPs / 64; {budget.binary_share:.1%} of it binary)",
+            f"  params        {budget.params / 1e6:10.4f} M   (real + binary / 32)",
+            f"  size packed   {size(budget.packed_bytes):>12}",
+            f"  size as fp32  {size(budget.fp32_bytes):>12}",
+        ]
+    )
+
+
+class Summary(str):
+    """Text that a notebook and a prompt show as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def summary(network: nn.Module, input_shape: Sequence[int] | None = None) -> Summary:
+    """A table of the network's layers: weights, bits and bytes, and for images of (channels, height, width) what each
+    layer costs."""
+    if input_shape is not None:
+        budget = count(network, input_shape)
+        return Summary(f"{layer_table(budget)}\n\n{type(network).__name__}, {sums(budget)}")
+    binary = {id(parameter) for _, layer in layers(network) for parameter in layer.binary_parameters()}
+    rows, real_total, binary_total = [], 0, 0
+    for path, module in network.named_modules():
+        own = list(module.parameters(recurse=False))
+        if not own:
+            continue
+        bits = sum(p.numel() for p in own if id(p) in binary)
+        real = sum(p.numel() for p in own) - bits
+        rows.append([path or "(network)", type(module).__name__, real, bits, size(4 * real + -(-bits // 8))])
+        real_total, binary_total = real_total + real, binary_total + bits
+    text = table(["layer", "kind", "real weights", "binary weights", "packed"], rows)
+    packed = size(4 * real_total + -(-binary_total // 8))
+    end = f"{real_total} real and {binary_total} binary weights, {packed} packed; give input_shape for operations"
+    return Summary(f"{text}\n\n{type(network).__name__}: {end}")
 
 
 def stage_rows(budget: Budget) -> list[dict[str, Any]]:

@@ -1,12 +1,13 @@
 """bench: measure speed and memory, side by side in one run."""
 
 import argparse
-import os
 from typing import Any
 
 from ftbnn.cli import bench_conv, bench_net
-from ftbnn.cli.output import print_json, require_torch, table
+from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
+from ftbnn.machine import cores
+from ftbnn.text import table
 
 LEAST_SHARE = 0.002  # of a step, to stand in the printed profile
 
@@ -30,7 +31,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=128, help="images per step")
     parser.add_argument("--image-size", type=int, default=32, help="side of the square input, in pixels")
     parser.add_argument("--classes", type=int, default=10, help="number of classes")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of PyTorch")
+    parser.add_argument("--threads", type=int, default=cores(), help="threads of PyTorch")
     parser.add_argument("--rounds", type=int, default=10, help="timed steps per formulation")
     parser.add_argument("--profile", action="store_true", help="where the time of one native step goes instead")
     parser.add_argument("--backend", choices=("native", "native8"), help="of that step (default: native)")

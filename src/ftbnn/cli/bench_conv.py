@@ -1,12 +1,12 @@
 """bench conv: single layers in our engine beside the roof of their ISA."""
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
 from ftbnn.cli.bench_net import names
-from ftbnn.cli.output import print_json, require_torch, table
+from ftbnn.cli.output import print_json, require_torch
+from ftbnn.text import table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +22,12 @@ def run(args: argparse.Namespace) -> None:
     from ftbnn import _native
     from ftbnn.bench import report
     from ftbnn.bench.conv import measure
-    from ftbnn.bench.ours import isas_of
+    from ftbnn.bench.ours import different_isas, isas_of
 
     if args.report:
         report.create(args.report)
-    fast = [isa for isa in _native.isas() if isa not in ("avx512bf16", "portable")]  # bf16 is for training alone
-    isas = isas_of(args.isa or ([] if os.environ.get("FTBNN_ISA") else fast))
-    rows = measure(isas, rounds=args.rounds)
-    text = f"{_native.cpu_name()}, one thread; GMAC/s and share are those of the fastest call\n{show(rows)}"
+    rows = measure(isas_of(args.isa) if args.isa else different_isas(), rounds=args.rounds)
+    text = f"{_native.capabilities()['cpu']}, one thread; GMAC/s and share are those of the fastest call\n{show(rows)}"
     if args.report:
         report.write(args.report, "conv", rows, text=text, picture=False)
     if args.json:

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ftbnn.cli.output import print_json, require_torch, size, table
+from ftbnn.cli.output import print_json, require_torch
 from ftbnn.drawing import picture_file
+from ftbnn.text import size, table
 
 CELL = ("threads", "batch")
 RIVALS = {"fp32": "fp32 ResNet-18", "int8": "int8 ResNet-18", "binary": "same network"}

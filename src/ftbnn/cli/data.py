@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
-from ftbnn.cli.output import print_json, require_torch, table
+from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError, unknown
+from ftbnn.text import table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

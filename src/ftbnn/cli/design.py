@@ -3,8 +3,9 @@
 import argparse
 from typing import Any
 
-from ftbnn.cli.output import print_json, require_torch, size, table
+from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
+from ftbnn.text import size, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn design")
     from ftbnn.budget import convention
-    from ftbnn.budget.report import summary
-    from ftbnn.experiments.counting import design
+    from ftbnn.budget.report import totals
+    from ftbnn.workflows.networks import design
 
     if not args.budget > 0:
         raise UserError(f"--budget is a number of millions above 0, not {args.budget:g}")
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
             "fits": option.fits(1e6 * args.budget),
             "chosen": option.width == best.width,
         }
-        | summary(option.budget)
+        | totals(option.budget)
         for option in around
     ]
     if args.json:

@@ -17,29 +17,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn eval")
-    from ftbnn.training.named import evaluate_named
-    from ftbnn.zoo import card, name_in, resolve
+    from ftbnn.workflows.deploy import evaluate
 
     if args.workers < 0:
         raise UserError(f"--workers must be 0 or more, not {args.workers}")
-    path = resolve(args.checkpoint)
-    if path.suffix == ".ftbnn":
-        from ftbnn.experiments.deploying import evaluate_file
-
-        name = name_in(args.checkpoint)
-        data = args.data or (card(name)["data"] if name is not None else None)
-        if data is None:
-            raise UserError("a .ftbnn file does not say what it was trained on: give --data")
-        scores = evaluate_file(path, data, args.data_dir, workers=args.workers)
-        scores["checkpoint"] = args.checkpoint
-    else:
-        scores = evaluate_named(path, args.data, args.data_dir, workers=args.workers)
+    scores = evaluate(args.checkpoint, args.data, data_dir=args.data_dir, workers=args.workers)
+    scores["checkpoint"] = args.checkpoint
     if args.json:
         print_json(scores)
         return
-    for path in scores["val_corrupt"]:
+    for path in scores["corrupt"]:
         print(f"skipped a corrupt image: {path}", file=sys.stderr)
     print(
-        f"{scores['checkpoint']} on {scores['data']}, {scores['val_images']} images: top-1 {scores['val_top1']:.2f} %, "
-        f"top-5 {scores['val_top5']:.2f} %" + (f", loss {scores['val_loss']:.4f}" if "val_loss" in scores else "")
+        f"{args.checkpoint} on {scores['data']}, {scores['test_images']} images: top-1 {scores['test_top1']:.2f} %, "
+        f"top-5 {scores['test_top5']:.2f} %" + (f", loss {scores['test_loss']:.4f}" if "test_loss" in scores else "")
     )

@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
-from ftbnn.cli.output import print_json, require_torch, size
+from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
+from ftbnn.text import size
 
 SUFFIXES = (".ftbnn", ".onnx")
 
@@ -23,39 +24,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn export")
-    from ftbnn.experiments.deploying import export_run
-    from ftbnn.training.run import run_of
+    from ftbnn.workflows.deploy import default_name, export
 
     if args.zoo:
         _ship(args)
         return
     if args.zoo_dir or args.data_dir or args.about:
         raise UserError("--zoo-dir, --data-dir and --about are of --zoo; leave them out")
-    out = args.out or Path(f"{run_of(args.checkpoint.resolve()).name or 'model'}.{args.format}")
+    out = args.out or default_name(args.checkpoint, args.format)
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
     if out.suffix in SUFFIXES and out.suffix != f".{args.format}":
         raise UserError(f"{out} would hold {args.format}; give --format {out.suffix[1:]}, or another name")
     if out.suffix not in SUFFIXES:
         out = out.with_name(f"{out.name}.{args.format}")
-    report = export_run(args.checkpoint, out, onnx=args.format == "onnx")
+    made = export(args.checkpoint, out, format=args.format)
     if args.json:
-        print_json(report)
+        print_json(made.to_json())
         return
-    print(f"{out}: {size(report['size_bytes'])}, the fp32 state is {size(report['fp32_bytes'])}")
-    if "top1_agreement" in report:
+    print(f"{out}: {size(made.size_bytes)}, the fp32 state is {size(made.fp32_bytes)}")
+    if made.samples is not None:
         print(
-            f"run natively on {report['samples']} samples: same best class for "
-            f"{report['top1_agreement']:.1%}, median error {report['median_error']:.1e}"
+            f"run natively on {made.samples} samples: same best class for "
+            f"{made.top1_agreement:.1%}, median error {made.median_error:.1e}"
         )
-    elif report["median_error"] is None:
-        print("not checked: ONNX Runtime is not installed (pip install 'ftbnn[experiments]')")
+    elif made.median_error is None:
+        print("not checked: ONNX Runtime is not installed (pip install onnxruntime)")
     else:
-        print(f"checked in ONNX Runtime: median error {report['median_error']:.1e}")
+        print(f"checked in ONNX Runtime: median error {made.median_error:.1e}")
 
 
 def _ship(args: argparse.Namespace) -> None:
-    from ftbnn.experiments.shipping import ship
+    from ftbnn.workflows.ship import ship
     from ftbnn.zoo import FOLDER
 
     if args.out or args.format != "ftbnn":

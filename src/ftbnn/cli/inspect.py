@@ -2,7 +2,8 @@
 
 import argparse
 
-from ftbnn.cli.output import print_json, size, table
+from ftbnn.cli.output import print_json
+from ftbnn.text import size, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

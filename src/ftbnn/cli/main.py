@@ -1,7 +1,9 @@
 """`ftbnn VERB ...`: the list of verbs and the one place where a user's mistake becomes one line and exit code 2."""
 
 import argparse
+import errno
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ from ftbnn.cli import (
     train,
 )
 from ftbnn.cli import eval as evaluate
-from ftbnn.errors import Stopped, UserError
+from ftbnn.errors import Stopped, UserError, unknown
 
 VERBS = {
     "info": info,
@@ -44,9 +46,11 @@ VERBS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Wrong usage is one line too."""
+    """Wrong usage is one line too, with the nearest verb for one that is none."""
 
     def error(self, message: str) -> NoReturn:
+        if found := re.match(r"argument VERB: invalid choice: '([^']*)'", message):
+            message = str(unknown("verb", found[1], VERBS))
         self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` shows what it takes)\n")
 
 
@@ -76,11 +80,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ftbnn {args.verb}: {error}", file=sys.stderr)
         return 2
     except Stopped as stopped:
-        line = f"stopped at {stopped}; everything is saved, go on with {stopped.again}"
+        again = "--resume" if stopped.again == "resume" else stopped.again
+        line = f"stopped at {stopped}; everything is saved, go on with {again}"
         print(f"ftbnn {args.verb}: {line}", file=sys.stderr)
         return 128 + stopped.signal
     except BrokenPipeError:  # `ftbnn models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still in Python's buffer
+        print(f"ftbnn {args.verb}: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(f"ftbnn {args.verb}: interrupted", file=sys.stderr)
         return 130

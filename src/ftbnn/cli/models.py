@@ -2,7 +2,8 @@
 
 import argparse
 
-from ftbnn.cli.output import print_json, require_torch, table
+from ftbnn.cli.output import print_json, require_torch
+from ftbnn.text import table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

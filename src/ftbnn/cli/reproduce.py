@@ -4,15 +4,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from ftbnn.cli.output import print_json, require_torch, table
+from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
+from ftbnn.text import table
 
-WHAT = "figure1 figure2 table1 table2 table3 table4 deploy".split()
 SCALES = ("quick", "standard", "full")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=WHAT, metavar="WHAT", help=", ".join(WHAT))
+    from ftbnn.experiments.names import EXPERIMENTS  # needs nothing else
+
+    parser.add_argument("what", choices=EXPERIMENTS, metavar="WHAT", help=", ".join(EXPERIMENTS))
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/WHAT, or results/WHAT-SCALE")
     parser.add_argument("--scale", choices=SCALES, default="standard", help="size of the runs (default: standard)")
     parser.add_argument("--seeds", type=int, metavar="N", help="runs of each kind (default: the scale's)")
@@ -33,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn reproduce")
     import torch
 
-    from ftbnn.experiments.reproduce import ask_for, reproduce
+    from ftbnn.experiments.reproduce import reproduce, request_for
     from ftbnn.experiments.result import Table
     from ftbnn.training.recipe import parse_settings
 
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
         if args.threads < 1:
             raise UserError(f"--threads must be 1 or more, not {args.threads}")
         torch.set_num_threads(args.threads)
-    ask = ask_for(
+    request = request_for(
         args.what,
         scale=args.scale,
         out=args.out,
@@ -54,11 +56,11 @@ def run(args: argparse.Namespace) -> None:
         settings=parse_settings(args.set),
         keep=args.keep,
     )
-    result = reproduce(ask, train=not args.show)
+    result = reproduce(request, train=not args.show)
     if args.json:
         print_json(result)
         return
     for each in map(Table.from_json, result["tables"]):
         print(f"{each.caption}\n\n{table(each.header, each.cells())}\n")
-    files = [str(ask.out / picture["file"]) for picture in result["pictures"]]
-    print(f"{ask.out / 'result.json'} {' '.join(files)}", file=sys.stderr)
+    files = [str(request.out / picture["file"]) for picture in result["pictures"]]
+    print(f"{request.out / 'result.json'} {' '.join(files)}", file=sys.stderr)

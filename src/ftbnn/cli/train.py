@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe; repeatable")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run directory (default: runs/MODEL-DATA)")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out; more epochs extend it")
     parser.add_argument("--teacher", type=Path, metavar="RUN", help="run, checkpoint or resnet18 .pth to distil from")
     parser.add_argument(
         "--init",
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of initialisation, order and augmentation")
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's; 16 for digits)")
+    parser.add_argument("--method", help="how it is made binary (default: the model's)")
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
     parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
@@ -44,9 +45,9 @@ def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn train")
     import torch
 
-    from ftbnn.training.named import plan, train
+    from ftbnn.training import Options, Steps
     from ftbnn.training.recipe import parse_settings, show
-    from ftbnn.training.recipes import Steps
+    from ftbnn.workflows.train import plan, train
 
     least = {"threads": 1, "log_every": 1, "save_every": 0, "workers": 0, "seed": 0, "max_corrupt": 0}
     for name, bound in least.items():
@@ -65,15 +66,13 @@ def run(args: argparse.Namespace) -> None:
         width=args.width,
         stem=args.stem,
         image_size=args.image_size,
+        method=args.method,
     )
     is_first = os.environ.get("RANK", "0") == "0"  # under torchrun one process speaks for all
     for recipe in job.recipe.steps if isinstance(job.recipe, Steps) else (job.recipe,):
         if is_first:
             print(f"recipe {recipe.name}\n{show(recipe)}", file=sys.stderr)
-    row = train(
-        job,
-        teacher=args.teacher,
-        init=args.init,
+    options = Options(
         seed=args.seed,
         resume=args.resume,
         device=args.device,
@@ -82,9 +81,13 @@ def run(args: argparse.Namespace) -> None:
         log_every=args.log_every,
         max_corrupt=args.max_corrupt,
     )
+    scores = train(job, options, teacher=args.teacher, init=args.init)
     if not is_first:
         return
     if args.json:
-        print_json({"run": str(job.out), **row})
+        print_json({"run": str(job.out), **scores})
         return
-    print(f"test top-1 {row['val_top1']:.2f} %, top-5 {row['val_top5']:.2f} %, run in {job.out}")
+    print(
+        f"test top-1 {scores['test_top1']:.2f} %, top-5 {scores['test_top5']:.2f} % "
+        f"({scores['chosen']}, epoch {scores['epoch']}); run in {job.out}"
+    )

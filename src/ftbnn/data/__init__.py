@@ -1,19 +1,21 @@
-"""Data sets by name: `load` gives their two splits, `download` brings the files."""
+"""Data sets by name: `load` gives their splits, `download` brings the files; `source_of` takes a user's own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ftbnn.data.cifar import cifar10, cifar100
 from ftbnn.data.digits import digits
 from ftbnn.data.download import download
 from ftbnn.data.idx import fashion_mnist, mnist
 from ftbnn.data.imagefolder import imagefolder
+from ftbnn.data.own import source_of_own
 from ftbnn.data.source import ArraySplit, CorruptImage, Source, Spec
 from ftbnn.data.synthetic import synthetic
 from ftbnn.errors import UserError, unknown
 
-__all__ = ["SOURCES", "ArraySplit", "CorruptImage", "Entry", "Source", "Spec", "download", "load"]
+__all__ = ["SOURCES", "ArraySplit", "CorruptImage", "Entry", "Source", "Spec", "download", "load", "source_of"]
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,14 @@ def load(name: str, data_dir: str | Path | None = None, *, image_size: int | Non
     settings: dict[str, int] = {}
     if image_size is not None:
         if image_size < 1:
-            raise UserError(f"--image-size must be 1 or more, not {image_size}")
+            raise UserError(f"the image size must be 1 or more, not {image_size}")
         if entry.image_size is None:
             settings["image_size"] = image_size
         elif image_size != entry.image_size:
-            raise UserError(f"the images of {name} are {entry.image_size}x{entry.image_size}; leave --image-size out")
+            raise UserError(f"the images of {name} are {entry.image_size}x{entry.image_size}, not {image_size}")
     if not entry.needs_dir:
         if data_dir is not None:
-            raise UserError(f"{name} needs no files: say which data lie in {data_dir} with --data, or leave it out")
+            raise UserError(f"{name} needs no files: say which data lie in {data_dir}, or leave the directory out")
         return entry.loader(**settings)
     if data_dir is None:
         how = (
@@ -60,8 +62,16 @@ def load(name: str, data_dir: str | Path | None = None, *, image_size: int | Non
             if name == "imagefolder"
             else f"(`ftbnn data {name} --out DIR` fills it)"
         )
-        raise UserError(f"{name} lies in a directory: give --data-dir DIR {how}")
+        raise UserError(f"{name} lies in a directory, which must be given {how}")
     data_dir = Path(data_dir)
     if not data_dir.is_dir():
-        raise UserError(f"{name}: no directory {data_dir}; give --data-dir DIR")
+        raise UserError(f"{name}: there is no directory {data_dir}")
     return entry.loader(data_dir, **settings)
+
+
+def source_of(data: Any) -> Source:
+    """Data as `fit` takes them: a name, a Source, or data sets or DataLoaders of one's own, (train, test) or
+    (train, validation, test)."""
+    if isinstance(data, Source):
+        return data
+    return load(data) if isinstance(data, str) else source_of_own(data)

@@ -7,33 +7,24 @@ and the number of worker processes changes nothing.
 
 import hashlib
 import itertools
+import os
 import random
-import signal
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
-from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec
+from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec, Split, UserSplit
 from ftbnn.data.transforms import ARRAY_AUGMENTS, augment, normalise
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, first_line
 
 FILE_AUGMENTS = ("none", "imagenet")
-
-
-class UserSplit(Protocol):
-    """A user's own data set: anything with a length and items (image tensor, label)."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
-Split = ArraySplit | FileSplit | UserSplit
 
 
 @dataclass(frozen=True)
@@ -49,8 +40,8 @@ class Batch:
         return len(self.labels)
 
 
-def derive_seed(*parts: int) -> int:
-    """A 63-bit seed from numbers that name a place in the run."""
+def derive_seed(*parts: int | str) -> int:
+    """A 63-bit seed from numbers and words that name a place in the run."""
     digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
@@ -80,7 +71,7 @@ class _Decoder:
     def __getitem__(self, place: tuple[int, int]) -> tuple[Tensor, int] | str | UserError:
         index, seed = place
         if not isinstance(self.split, FileSplit):
-            return _checked(self._user_item(self.split, index, seed), index)
+            return self._user_item(self.split, index, seed)
         try:
             return self.split.image(index, seed if self.random_views else None), self.split.label(index)
         except CorruptImage as error:
@@ -94,14 +85,21 @@ class _Decoder:
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002
-            item = split[index]
+            try:
+                item = _checked(split[index], index)
+            except Exception as error:  # whatever a user's data set may raise
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                place = f"{Path(where.filename).name}, line {where.lineno}"
+                item = UserError(
+                    f"item {index} of your data set raises {type(error).__name__}: {first_line(error)} ({place})"
+                )
         random.setstate(outer[0])
         np.random.set_state(outer[1])  # noqa: NPY002
         return item
 
 
-def _checked(item: Any, index: int) -> tuple[Tensor, int] | UserError:
-    """A user's item as a float image and a whole number."""
+def _checked(item: Any, index: int) -> tuple[Tensor, Any] | UserError:
+    """A user's item as a float image and a label: a whole number, or a tensor for a loss of the user's own."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         return UserError(f"item {index} of your data set is a {type(item).__name__}; it must be (image, label)")
     image, label = item
@@ -110,10 +108,15 @@ def _checked(item: Any, index: int) -> tuple[Tensor, int] | UserError:
     if not isinstance(image, Tensor) or not image.is_floating_point():
         kind = f"{image.dtype} values" if isinstance(image, Tensor) else type(image).__name__
         return UserError(f"the image of item {index} of your data set has {kind}; it must be a tensor of floats")
-    if isinstance(label, Tensor | np.ndarray | np.generic):
-        label = label.item() if label.ndim == 0 else None
-    if isinstance(label, bool) or not isinstance(label, int):
-        return UserError(f"the label of item {index} of your data set must be a whole number, not {item[1]!r}")
+    if isinstance(label, Tensor | np.ndarray | np.generic) and label.ndim == 0:
+        label = label.item()
+    if isinstance(label, np.ndarray):
+        label = torch.from_numpy(label)
+    if isinstance(label, bool) or not isinstance(label, int | Tensor):
+        return UserError(
+            f"the label of item {index} of your data set must be a whole number (or a tensor, for a loss of your own), "
+            f"not {item[1]!r}"
+        )
     return image.to(torch.float32), label
 
 
@@ -128,14 +131,17 @@ def _collate(items: list[Any]) -> tuple[Any, tuple[str, ...]]:
     return default_collate(good) if good else None, tuple(item for item in items if isinstance(item, str))
 
 
-def _ignore_signals(_: int) -> None:
-    """A signal to the whole process group is the training process's to answer; its workers end with it."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+def _stand_apart(_: int) -> None:
+    """A signal to the whole process group is the training process's to answer: its workers are in groups of their own,
+    and end when it ends or ends them."""
+    os.setpgid(0, 0)
 
 
 class Batches:
-    """The batches of a split. With `shuffle` each epoch has its own order and views; without, the plain order."""
+    """The batches of a split. With `shuffle` each epoch has its own order and views; without, the plain order.
+
+    Images come normalised, or, `raw`, as the 8 bits they are.
+    """
 
     def __init__(
         self,
@@ -149,6 +155,7 @@ class Batches:
         rank: int = 0,
         world: int = 1,
         workers: int = 0,
+        raw: bool = False,
     ) -> None:
         if batch_size < world:
             raise UserError(f"batch_size={batch_size} is less than the {world} processes; raise it")
@@ -160,11 +167,16 @@ class Batches:
             raise UserError(f"augment={augmentation} is not for {kind}, which take {' or '.join(allowed)}")
         self.split, self.spec = split, spec
         self.shuffle, self.augmentation, self.seed = shuffle, augmentation, seed
-        self.rank, self.world, self.workers = rank, world, workers
+        self.rank, self.world, self.workers, self.raw = rank, world, workers, raw
         self.steps = plan_steps(len(split), batch_size, world)
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    @property
+    def images(self) -> int:
+        """How many an epoch has."""
+        return len(self.split)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from step `start` on."""
@@ -184,15 +196,18 @@ class Batches:
         return own * self.world / (last - first)
 
     def _from_memory(self, split: ArraySplit, epoch: int, start: int, order: Tensor) -> Iterator[Batch]:
-        assert self.spec is not None
         for step in range(start, len(self.steps)):
             first, last = self.steps[step]
             own = order[first + self.rank : last : self.world]
             images = split.images[own]
             if self.shuffle:
                 images = augment(images, self.augmentation, self._generator(epoch, step, self.rank))
-            images = normalise(images, self.spec.mean, self.spec.std)
-            yield Batch(images, split.labels[own], self._share(step, len(own)))
+            yield Batch(self._prepared(images), split.labels[own], self._share(step, len(own)))
+
+    def _prepared(self, images: Tensor) -> Tensor:
+        if self.raw or self.spec is None or images.dtype != torch.uint8:
+            return images
+        return normalise(images, self.spec.mean, self.spec.std)
 
     def _from_files(
         self, split: FileSplit | UserSplit, epoch: int, start: int, order: Sequence[int]
@@ -207,7 +222,7 @@ class Batches:
             batch_sampler=places,
             num_workers=self.workers,
             collate_fn=_collate,
-            worker_init_fn=_ignore_signals,
+            worker_init_fn=_stand_apart,
             generator=torch.Generator(),  # the loader draws a base seed for its workers; the run's own must not move
         )
         for step, (batch, corrupt) in enumerate(loader, start=start):
@@ -218,6 +233,4 @@ class Batches:
                 yield Batch(torch.empty(0), torch.empty(0, dtype=torch.int64), share, corrupt)
                 continue
             images, labels = batch
-            if images.dtype == torch.uint8 and self.spec is not None:
-                images = normalise(images, self.spec.mean, self.spec.std)
-            yield Batch(images, torch.as_tensor(labels, dtype=torch.int64), share, corrupt)
+            yield Batch(self._prepared(images), torch.as_tensor(labels), share, corrupt)

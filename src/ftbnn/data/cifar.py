@@ -26,7 +26,7 @@ class _Layout:
     archive: str
     folder: str
     train: tuple[str, ...]
-    val: tuple[str, ...]
+    test: tuple[str, ...]
     names: str
     label_bytes: int
     mean: tuple[float, float, float]
@@ -34,7 +34,7 @@ class _Layout:
 
     @property
     def files(self) -> tuple[str, ...]:
-        return (*self.train, *self.val, self.names)
+        return (*self.train, *self.test, self.names)
 
 
 CIFAR10 = _Layout(
@@ -43,7 +43,7 @@ CIFAR10 = _Layout(
     archive="cifar-10-binary.tar.gz",
     folder="cifar-10-batches-bin",
     train=tuple(f"data_batch_{k}.bin" for k in range(1, 6)),
-    val=("test_batch.bin",),
+    test=("test_batch.bin",),
     names="batches.meta.txt",
     label_bytes=1,
     mean=(0.4914, 0.4822, 0.4465),
@@ -55,7 +55,7 @@ CIFAR100 = _Layout(
     archive="cifar-100-binary.tar.gz",
     folder="cifar-100-binary",
     train=("train.bin",),
-    val=("test.bin",),
+    test=("test.bin",),
     names="fine_label_names.txt",
     label_bytes=2,
     mean=(0.5071, 0.4865, 0.4409),
@@ -91,7 +91,7 @@ def _load(layout: _Layout, data_dir: Path) -> Source:
         class_names=class_names,
         augment="crop-flip",
     )
-    return Source(spec, train=split(layout.train), val=split(layout.val))
+    return Source(spec, train=split(layout.train), test=split(layout.test))
 
 
 def _open(layout: _Layout, data_dir: Path) -> tuple[Path, Callable[[str], bytes]]:

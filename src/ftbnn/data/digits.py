@@ -27,7 +27,7 @@ def digits() -> Source:
     That is every sixth image or so of each class: 29 or 30 of them, whatever the version of scikit-learn.
     """
     if find_spec("sklearn") is None:
-        raise UserError("the digits come with scikit-learn, which is not installed: pip install 'ftbnn[train]'")
+        raise UserError("the digits come with scikit-learn: pip install scikit-learn")
     from sklearn.datasets import load_digits
 
     values, labels = load_digits(return_X_y=True)
@@ -40,5 +40,5 @@ def digits() -> Source:
     return Source(
         SPEC,
         train=ArraySplit(images[~is_test], targets[~is_test]),
-        val=ArraySplit(images[is_test], targets[is_test]),
+        test=ArraySplit(images[is_test], targets[is_test]),
     )

@@ -103,7 +103,7 @@ def _fetch(url: str, target: Path, md5: str) -> str | None:
             return reason
     if not _matches(part, md5):
         part.unlink(missing_ok=True)
-        raise UserError(f"{url}: wrong checksum, so the file was thrown away; try again or give another --mirror")
+        raise UserError(f"{url}: wrong checksum, so the file was thrown away; try again, or from another mirror")
     with _writing(target):
         part.replace(target)
     return None

@@ -48,9 +48,11 @@ def fashion_mnist(data_dir: Path) -> Source:
 
 def _load(spec: Spec, data_dir: Path, *, torchvision_name: str) -> Source:
     paths = _find(spec.name, data_dir, (spec.name, torchvision_name))
-    train_images, train_labels, val_images, val_labels = (paths[name] for name in FILES)
+    train_images, train_labels, test_images, test_labels = (paths[name] for name in FILES)
     return Source(
-        spec, train=_split(spec, train_images, train_labels, "train"), val=_split(spec, val_images, val_labels, "test")
+        spec,
+        train=_split(spec, train_images, train_labels, "train"),
+        test=_split(spec, test_images, test_labels, "test"),
     )
 
 

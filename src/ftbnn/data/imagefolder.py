@@ -13,25 +13,14 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from ftbnn.data.source import CorruptImage, Source, Spec
+from ftbnn.data.source import CorruptImage, Source, Spec, test_side
 from ftbnn.errors import UserError
-from ftbnn.photos import FORMATS, crop_box, eight_bit
+from ftbnn.photos import FORMATS, crop_box, eight_bit, orientation, turned
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff")
-VAL_FOLDERS = ("val", "validation", "test")
+VAL_FOLDERS = ("val", "validation")
 SIZE = 224
-TEST_SIDE = 256  # of the shorter side, for SIZE; other sizes in proportion
 TRAIN_SIDES = (256, 480)  # He et al. 2015, section 3.4
-EXIF_ORIENTATION = 0x0112
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +43,26 @@ class FolderSplit:
     def label(self, index: int) -> int:
         return int(self.labels[index])
 
+    def part(self, indices: Tensor) -> "FolderSplit":
+        chosen = indices.numpy()
+        starts = np.concatenate([[0], self.ends[:-1]])
+        names = [self.names[start:end] for start, end in zip(starts[chosen], self.ends[chosen], strict=True)]
+        ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+        return FolderSplit(self.root, b"".join(names), ends, self.labels[chosen], self.size)
+
     def image(self, index: int, seed: int | None) -> Tensor:
         """uint8 (3, size, size): shorter side to `side`, crop, flip; only the crop is resampled."""
         if seed is None:
-            side, across, down, flip = round(self.size * TEST_SIDE / SIZE), 0.5, 0.5, False
+            side, across, down, flip = test_side(self.size), 0.5, 0.5, False
         else:
             draw = random.Random(seed)
             side = draw.randint(*(round(self.size * bound / SIZE) for bound in TRAIN_SIDES))
             across, down, flip = draw.random(), draw.random(), draw.random() < 0.5
-        image, orientation = decode(self.path(index), side=side)
+        image, turn = decode(self.path(index), side=side)
         part = self.size / side
         box = crop_box(image.size, (part, part), across=across, down=down)
         view = image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=box).convert("RGB")
-        if orientation in TURNS:
-            view = view.transpose(TURNS[orientation])
+        view = turned(view, turn)
         if flip:
             view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return torch.from_numpy(np.array(view)).permute(2, 0, 1).contiguous()
@@ -87,20 +82,11 @@ def decode(path: str, *, side: int) -> tuple[Image.Image, int]:
             scale = 2 * side / min(file.size)
             file.draft(None, (ceil(scale * file.width), ceil(scale * file.height)))
             file.load()
-            return eight_bit(file, file.format), _orientation(file)
+            return eight_bit(file, file.format), orientation(file)
     except (CorruptImage, MemoryError):
         raise
     except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
         raise CorruptImage(f"{path}: {_reason(error)}") from error
-
-
-def _orientation(image: Image.Image) -> int:
-    if image.format == "TIFF":  # Pillow has turned it already
-        return 1
-    try:
-        return int(image.getexif().get(EXIF_ORIENTATION, 1))
-    except Exception:  # broken EXIF beside sound pixels: the image stays as it is stored
-        return 1
 
 
 def _reason(error: Exception) -> str:
@@ -111,15 +97,20 @@ def _reason(error: Exception) -> str:
 
 
 def imagefolder(data_dir: Path, *, image_size: int = SIZE) -> Source:
-    """Classes are the sorted folder names of DIR/train."""
+    """Classes are the sorted folder names of DIR/train. With both DIR/val and DIR/test the first chooses between
+    epochs; with one of them, as of ImageNet, that is the test set, and part of DIR/train is held out."""
     val_dir = next((data_dir / name for name in VAL_FOLDERS if (data_dir / name).is_dir()), None)
-    if not (data_dir / "train").is_dir() or val_dir is None:
-        missing = "train" if val_dir else "val (or validation, test)"
+    test_dir = data_dir / "test" if (data_dir / "test").is_dir() else None
+    if test_dir is None:
+        val_dir, test_dir = None, val_dir
+    if not (data_dir / "train").is_dir() or test_dir is None:
+        missing = "train" if test_dir else "val (or validation, test)"
         raise UserError(f"imagefolder: no folder {missing} in {data_dir}; wanted are train/CLASS/* and val/CLASS/*")
     classes = _class_names(data_dir / "train")
-    if stray := sorted(set(_class_names(val_dir)) - set(classes)):
-        shown = ", ".join(stray[:5]) + (f" and {len(stray) - 5} more" if len(stray) > 5 else "")
-        raise UserError(f"imagefolder: {val_dir} has classes that {data_dir / 'train'} has not: {shown}")
+    for folder in (test_dir, val_dir):
+        if folder is not None and (stray := sorted(set(_class_names(folder)) - set(classes))):
+            shown = ", ".join(stray[:5]) + (f" and {len(stray) - 5} more" if len(stray) > 5 else "")
+            raise UserError(f"imagefolder: {folder} has classes that {data_dir / 'train'} has not: {shown}")
     spec = Spec(
         name="imagefolder",
         classes=len(classes),
@@ -129,11 +120,13 @@ def imagefolder(data_dir: Path, *, image_size: int = SIZE) -> Source:
         std=(0.229, 0.224, 0.225),
         class_names=classes,
         augment="imagenet",
+        resize=test_side(image_size),
     )
     return Source(
         spec,
         train=_scan(data_dir / "train", classes, size=image_size),
-        val=_scan(val_dir, classes, size=image_size),
+        test=_scan(test_dir, classes, size=image_size),
+        val=None if val_dir is None else _scan(val_dir, classes, size=image_size),
     )
 
 

@@ -1,16 +1,24 @@
-"""What every data source is: two splits and the facts a network must know about them."""
+"""What every data source is: its splits, and the facts a network must know about their images."""
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from ftbnn.errors import UserError
 
+HOLD_OUT_SEED = 20201019  # which images are held out for validation is part of the data, not of a run
+MOST_HELD_OUT = 5000
+
 
 @dataclass(frozen=True)
 class Spec:
-    """The facts: shape, classes, and the mean and deviation per channel on the scale 0 to 1."""
+    """The facts: shape, classes, mean and deviation per channel on the scale 0 to 1, and how a photo is cut.
+
+    They travel from the data to the run and from there into the file, so that a photo is prepared the same everywhere:
+    its shorter side becomes `resize` pixels, its centre is cut out, and pixels enter as (x / 255 - mean) / std.
+    """
 
     name: str
     classes: int
@@ -20,6 +28,24 @@ class Spec:
     std: tuple[float, ...]
     class_names: tuple[str, ...]
     augment: str = "none"  # what training does to an image unless the recipe says otherwise
+    resize: int = 0  # 0: the image's size
+
+    def __post_init__(self) -> None:
+        if not self.resize:
+            object.__setattr__(self, "resize", self.image_size)
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> "Spec":
+        """As a run has kept them; runs before specs knew `resize` cut photos of ImageNet's kind from 256/224 of it."""
+        known = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
+        if "resize" not in known and known.get("augment") == "imagenet":
+            known["resize"] = test_side(known["image_size"])
+        return cls(**{key: value for key, value in known.items() if key in cls.__dataclass_fields__})
+
+
+def test_side(image_size: int) -> int:
+    """To what a photo's shorter side is resized before its centre is cut out: 256 for 224, others in proportion."""
+    return round(image_size * 256 / 224)
 
 
 class CorruptImage(Exception):
@@ -36,6 +62,12 @@ class ArraySplit:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def part(self, indices: Tensor) -> "ArraySplit":
+        return ArraySplit(self.images[indices], self.labels[indices])
+
+
+Self = TypeVar("Self", bound="FileSplit")
+
 
 @runtime_checkable
 class FileSplit(Protocol):
@@ -50,15 +82,65 @@ class FileSplit(Protocol):
 
     def path(self, index: int) -> str: ...
 
+    def part(self: Self, indices: Tensor) -> Self: ...
+
+
+class UserSplit(Protocol):
+    """A user's own data set: anything with a length and items (image tensor, label)."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+Split = ArraySplit | FileSplit | UserSplit
+
 
 @dataclass(frozen=True)
 class Source:
-    """A data set ready for use."""
+    """A data set ready for use. `val` chooses between epochs, `test` is looked at once; where there is no `val`, part
+    of the training images is held out for it. A user's own data sets have no spec."""
 
-    spec: Spec
-    train: "ArraySplit | FileSplit"
-    val: "ArraySplit | FileSplit"
+    spec: Spec | None
+    train: Split
+    test: Split | None = None
+    val: Split | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.train) or not len(self.val):
-            raise UserError(f"data set {self.spec.name} has {len(self.train)} training and {len(self.val)} test images")
+        for what, split in (("training", self.train), ("validation", self.val), ("test", self.test)):
+            if split is not None and not len(split):
+                raise UserError(f"{self.name} has no {what} images")
+
+    @property
+    def name(self) -> str:
+        return self.spec.name if self.spec is not None else type(self.train).__name__
+
+    def with_validation(self, share: float) -> "Source":
+        """With a validation split: its own, or this share of the training images, MOST_HELD_OUT at the most."""
+        if self.val is not None or share == 0:
+            return self
+        size = len(self.train)
+        count = min(round(share * size), MOST_HELD_OUT)
+        if not 0 < count < size:
+            return self
+        order = torch.randperm(size, generator=torch.Generator().manual_seed(HOLD_OUT_SEED))
+        held, rest = order[:count].sort().values, order[count:].sort().values
+        return replace(self, train=_part(self.train, rest), val=_part(self.train, held))
+
+
+def _part(split: Split, indices: Tensor) -> Split:
+    if isinstance(split, ArraySplit | FileSplit):
+        return split.part(indices)
+    return _UserPart(split, indices.tolist())
+
+
+@dataclass(frozen=True)
+class _UserPart:
+    whole: UserSplit
+    indices: list[int]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.whole[self.indices[index]]

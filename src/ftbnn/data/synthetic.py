@@ -18,7 +18,7 @@ def synthetic(
     channels: int = 3,
     image_size: int = 32,
     train: int = 2048,
-    val: int = 512,
+    test: int = 512,
     seed: int = 0,
 ) -> Source:
     """The same images for the same arguments; classes follow one another, so every stretch is balanced."""
@@ -34,7 +34,7 @@ def synthetic(
         std=(STD,) * channels,
         class_names=tuple(f"pattern {k}" for k in range(classes)),
     )
-    return Source(spec, train=_split(patterns, train, generator), val=_split(patterns, val, generator))
+    return Source(spec, train=_split(patterns, train, generator), test=_split(patterns, test, generator))
 
 
 def _split(patterns: Tensor, count: int, generator: torch.Generator) -> ArraySplit:

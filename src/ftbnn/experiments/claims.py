@@ -15,8 +15,6 @@ COLUMNS = (
     Column("noise", "95 % interval ±", ".2f"),
     Column("verdict", "here"),
 )
-# Student's t for a two-sided 95 %, by degrees of freedom from 1 on; the last for all above.
-STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
 
 
 @dataclass(frozen=True)
@@ -53,16 +51,18 @@ def pooled(groups: Sequence[Sequence[float]]) -> tuple[float, int] | None:
 
     A group whose values are all the same says nothing about seeds (a linear network has no discrepancy to spread).
     """
-    told = [group for group in groups if len(set(group)) > 1]
-    freedom = sum(len(group) - 1 for group in told)
+    spread_out = [group for group in groups if len(set(group)) > 1]
+    freedom = sum(len(group) - 1 for group in spread_out)
     if not freedom:
         return None
-    return math.sqrt(sum((value - fmean(group)) ** 2 for group in told for value in group) / freedom), freedom
+    return math.sqrt(sum((value - fmean(group)) ** 2 for group in spread_out for value in group) / freedom), freedom
 
 
 def interval(deviation: float, freedom: int, seeds: Sequence[int]) -> float:
     """Half the 95 % interval of a difference between two means of so many seeds each."""
-    return STUDENT[min(freedom, len(STUDENT)) - 1] * deviation * math.sqrt(sum(1 / count for count in seeds))
+    from scipy.stats import t  # comes with scikit-learn
+
+    return float(t.ppf(0.975, freedom)) * deviation * math.sqrt(sum(1 / count for count in seeds))
 
 
 def judge(claims: Sequence[Claim], records: Sequence[dict[str, Any]]) -> Table:

@@ -5,21 +5,24 @@ from typing import Any
 
 import numpy as np
 
-from ftbnn.experiments.queue import Record
+from ftbnn.experiments.queue import LAST_ON_TEST, Record
 
 LEGEND_WIDTH = 60  # letters
 
 
 def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, train: bool = False) -> None:
-    """Test top-1 (solid, right) and training loss (dashed, left) over the epochs; the mean over a variant's records.
+    """Top-1 (solid, right) and training loss (dashed, left) over the epochs; the mean over a variant's records.
+
+    Top-1 is of the validation split; of older records, which had none, of the test split.
 
     `labels` are of variants; `train` draws training top-1 (dotted) in the place of the loss.
     """
-    finished = [record for record in records if not record["story"]]
+    finished = [record for record in records if not record["divergence"]]
     groups = {label: [one for one in finished if one["variant"] == variant] for variant, label in labels.items()}
     if not any(groups.values()):
         return
     accuracies = axes if train else axes.twinx()
+    split = "validation" if all(record["chosen"] != LAST_ON_TEST for record in finished) else "test"
     for index, (label, done) in enumerate((label, done) for label, done in groups.items() if done):
         shortest = min(len(record["epochs"]) for record in done)
         epochs, color = range(1, shortest + 1), f"C{index}"
@@ -27,17 +30,17 @@ def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, t
         def mean(key: str, done: Sequence[Record] = done, count: int = shortest) -> Any:
             return np.mean([[row[key] for row in record["epochs"][:count]] for record in done], axis=0)
 
-        tests = mean("val_top1")
-        accuracies.plot(epochs, tests, ".-", color=color, label=f"{label}: {tests[-1]:.2f} %")
+        top1 = mean("val_top1")
+        accuracies.plot(epochs, top1, ".-", color=color, label=f"{label}: {top1[-1]:.2f} %")
         if train:
             accuracies.plot(epochs, mean("train_top1"), ".:", color=color)
         else:
             axes.plot(epochs, mean("train_loss"), ".--", color=color)
     axes.set_xlabel("epoch")
-    axes.set_ylabel("top-1 in % (solid: test, dotted: training)" if train else "training loss (dashed)")
+    axes.set_ylabel(f"top-1 in % (solid: {split}, dotted: training)" if train else "training loss (dashed)")
     if not train:
         axes.set_ylim(bottom=0)
-        accuracies.set_ylabel("test top-1 in % (solid)")
+        accuracies.set_ylabel(f"{split} top-1 in % (solid)")
     accuracies.grid(alpha=0.3)
     axes.xaxis.get_major_locator().set_params(integer=True)
     _, shown = accuracies.get_legend_handles_labels()

@@ -10,12 +10,13 @@ from typing import Any
 from ftbnn import _native
 from ftbnn.bench.net import Comparison, compare
 from ftbnn.drawing import canvas
-from ftbnn.experiments.deploying import compare_file, export_run, last_checkpoint
-from ftbnn.experiments.queue import OUTCOME, Ask, Job, Record
-from ftbnn.experiments.result import FILE, Column, Picture, Shown, Table, dumps, read
+from ftbnn.experiments.queue import OUTCOME, Job, Record, Request, upgraded
+from ftbnn.experiments.result import FILE, Column, Findings, Picture, Table, read
 from ftbnn.experiments.table3 import job
-from ftbnn.export import ExportError
 from ftbnn.files import write_atomically
+from ftbnn.json_text import dumps
+from ftbnn.packing import ExportError
+from ftbnn.workflows.deploy import compare_file, export, last_checkpoint
 
 TITLE = "Deployment: size, agreement, latency"
 ABOUT = (
@@ -30,16 +31,16 @@ ROUNDS = 5
 Row = dict[str, Any]
 
 
-def jobs(ask: Ask) -> list[Job]:
-    return [job("ftbnn18", 0, ask)]
+def jobs(request: Request) -> list[Job]:
+    return [job("ftbnn18", 0, request)]
 
 
-def show(ask: Ask, records: Sequence[Record]) -> Shown:  # noqa: ARG001 - it takes the runs of all experiments
-    measured = [_row(place, record, ask) for place, record in _finished(ask)]
-    rows = list((_by_network(_written(ask)) | _by_network(measured)).values())
+def show(request: Request, records: Sequence[Record]) -> Findings:  # noqa: ARG001 - it takes the runs of all experiments
+    measured = [_row(place, record, request) for place, record in _finished(request)]
+    rows = list((_by_network(_written(request)) | _by_network(measured)).values())
     columns = (
         Column("network", "network"),
-        Column("checkpoint_top1", f"checkpoint top-1 ({ask.data})", ".2f"),
+        Column("checkpoint_top1", f"checkpoint top-1 ({request.data})", ".2f"),
         Column("packed_top1", "packed top-1", ".2f"),
         Column("agreement", "same answer %", ".2f"),
         Column("file_kb", "file kB", ".1f"),
@@ -53,46 +54,47 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:  # noqa: ARG001 - it tak
         Column("int8_engine", "which"),
     )
     kernels = ", ".join(dict.fromkeys(row["measured_on"]["isa"] for row in rows if "measured_on" in row))
-    caption = f"One image of {ask.data}, one thread, least over the turns; kernels: {kernels}"
+    caption = f"One image of {request.data}, one thread, least over the turns; kernels: {kernels}"
     pictures = []
     if rows:
-        _draw(ask, rows)
+        _draw(request, rows)
         pictures = [Picture("deploy.png", "Latency of one image on one thread; the file's size beside the name")]
-    return Shown([Table("deploy", caption, columns, rows)], pictures)
+    return Findings([Table("deploy", caption, columns, rows)], pictures)
 
 
-def _finished(ask: Ask) -> list[tuple[Path, Record]]:
+def _finished(request: Request) -> list[tuple[Path, Record]]:
     """Seed 0 of every variant trained on this data, in this folder or a sibling; the first one found counts."""
     found: dict[tuple[Any, ...], tuple[Path, Record]] = {}
-    for path in sorted(ask.out.parent.glob(f"*/runs/*/{OUTCOME}")):
-        record = json.loads(path.read_text())
+    for path in sorted(request.out.parent.glob(f"*/runs/*/{OUTCOME}")):
+        record = upgraded(json.loads(path.read_text()))
         is_toy = record["variant"].startswith("toy-")
-        if record["seed"] == 0 and record["data"] == ask.data and record["state"] == "finished" and not is_toy:
+        if record["seed"] == 0 and record["data"] == request.data and record["state"] == "finished" and not is_toy:
             width = record["made_of"]["settings"].get("width")
             key = (record["variant"], width, tuple(recipe["epochs"] for recipe in record["recipes"]))
             found.setdefault(key, (path.parent, record))
     return list(found.values())
 
 
-def _written(ask: Ask) -> list[Row]:
+def _written(request: Request) -> list[Row]:
     """The rows that stand in result.json: those of runs that are not here any more stay."""
-    if not (ask.out / FILE).exists():
+    if not (request.out / FILE).exists():
         return []
-    return [row for table in read(ask.out)["tables"] if table["name"] == "deploy" for row in table["rows"]]
+    return [row for table in read(request.out)["tables"] if table["name"] == "deploy" for row in table["rows"]]
 
 
 def _by_network(rows: Sequence[Row]) -> dict[str, Row]:
     return {row["network"]: row for row in rows}
 
 
-def _row(run: Path, record: Record, ask: Ask) -> Row:
+def _row(run: Path, record: Record, request: Request) -> Row:
     """Measured once for a checkpoint on a machine: the row is kept beside the file."""
-    folder = ask.out / "runs" / "files"
+    folder = request.out / "runs" / "files"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{run.parent.parent.name}-{record['name']}"
     checkpoint, file, kept = last_checkpoint(run), folder / f"{name}.ftbnn", folder / f"{name}.json"
     digest = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
-    measured_on = {"cpu": _native.cpu_name(), "isa": _native.isa_in_use(), "checkpoint": digest}
+    known = _native.capabilities()
+    measured_on = {"cpu": known["cpu"], "isa": known["isa"], "checkpoint": digest}
     if kept.exists():
         row: Row = json.loads(kept.read_text())
         if row.get("measured_on") == measured_on:
@@ -100,12 +102,12 @@ def _row(run: Path, record: Record, ask: Ask) -> Row:
     width = record["made_of"]["settings"].get("width")
     row = {"network": record["variant"] + (f", width {width}" if width else ""), "measured_on": measured_on}
     try:
-        report = export_run(checkpoint, file)
+        report = export(checkpoint, file)
     except ExportError:
         return row | {"checkpoint_top1": record["top1"]}
-    row |= compare_file(checkpoint, file, ask.source)
-    row |= {"file_kb": report["size_bytes"] / 1e3, "fp32_kb": report["fp32_bytes"] / 1e3}
-    row |= _latencies(file, width or ask.width)
+    row |= compare_file(checkpoint, file, request.source)
+    row |= {"file_kb": report.size_bytes / 1e3, "fp32_kb": report.fp32_bytes / 1e3}
+    row |= _latencies(file, width or request.width)
     write_atomically(kept, (dumps(row) + "\n").encode())
     return row
 
@@ -128,14 +130,14 @@ def _say(line: str) -> None:
         print(f"deploy: {line}", file=sys.stderr)
 
 
-def _draw(ask: Ask, rows: Sequence[Row]) -> None:
+def _draw(request: Request, rows: Sequence[Row]) -> None:
     ways = {
         "native_ms": "native",
         "binary_ms": "same network, best peer",
         "fp32_ms": "fp32 ResNet-18, best peer",
         "int8_ms": "int8 ResNet-18, best peer",
     }
-    with canvas(ask.out / "deploy.png", size=(6.4, 1.5 + 0.5 * len(rows))) as axes:
+    with canvas(request.out / "deploy.png", size=(6.4, 1.5 + 0.5 * len(rows))) as axes:
         for number, (key, label) in enumerate(ways.items()):
             places = [line + 0.2 * (1.5 - number) for line in range(len(rows))]
             axes.barh(places, [row.get(key) or 0 for row in reversed(rows)], 0.18, color=f"C{number}", label=label)

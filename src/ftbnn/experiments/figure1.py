@@ -6,8 +6,8 @@ from statistics import fmean
 from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.curves import curves
-from ftbnn.experiments.queue import Ask, Job, Record
-from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.experiments.queue import Job, Record, Request
+from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.experiments.table3 import PAPER_TOP1, job
 
 TITLE = "Figure 1: training curves"
@@ -19,15 +19,15 @@ LABELS = {"bireal18": "Bi-Real Net 18", "ftbnn18": "FTBNN 18"}
 CLAIMS = (Claim("FTBNN ends above Bi-Real Net", "ftbnn18", "bireal18", 7.9),)
 
 
-def jobs(ask: Ask) -> list[Job]:
-    return [job(variant, seed, ask) for seed in range(ask.seeds) for variant in ("ftbnn18", "bireal18")]
+def jobs(request: Request) -> list[Job]:
+    return [job(variant, seed, request) for seed in range(request.seeds) for variant in ("ftbnn18", "bireal18")]
 
 
-def show(ask: Ask, records: Sequence[Record]) -> Shown:
+def show(request: Request, records: Sequence[Record]) -> Findings:
     columns = (
         Column("model", "network"),
         Column("paper_top1", "paper top-1 (ImageNet)", ".1f"),
-        Column("top1", f"ours top-1 ({ask.data})", ".2f"),
+        Column("top1", f"ours top-1 ({request.data})", ".2f"),
         Column("spread", "± over seeds", ".2f"),
         Column("train_loss", "last training loss", ".3f"),
         Column("passed", "epochs to Bi-Real's last top-1"),
@@ -36,7 +36,7 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
     goal = values(records, "bireal18")
     rows = []
     for variant, label in LABELS.items():
-        done = [record for record in records if record["variant"] == variant and not record["story"]]
+        done = [record for record in records if record["variant"] == variant and not record["divergence"]]
         top1 = values(done, variant)
         passed = [_first(record, fmean(goal)) for record in done] if goal else []
         rows.append(
@@ -46,16 +46,16 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
                 "top1": fmean(top1) if top1 else None,
                 "spread": spread(top1),
                 "train_loss": fmean(record["epochs"][-1]["train_loss"] for record in done) if done else None,
-                "passed": _mean_epoch(passed) if variant != "bireal18" else ask.epochs,
+                "passed": _mean_epoch(passed) if variant != "bireal18" else request.epochs,
                 "seeds": len(done),
             }
         )
-    with canvas(ask.out / "figure1.png") as axes:
+    with canvas(request.out / "figure1.png") as axes:
         curves(axes, records, LABELS)
-    caption = f"The end of training, and how soon FTBNN is where Bi-Real Net ends; {ask.epochs} epochs"
-    drawn_as = f"Training loss and test accuracy on {ask.data}, width {ask.width}; mean over seeds"
+    caption = f"The end of training, and how soon FTBNN is where Bi-Real Net ends; {request.epochs} epochs"
+    drawn_as = f"Training loss and accuracy on {request.data}, width {request.width}; mean over seeds"
     picture = Picture("figure1.png", drawn_as)
-    return Shown([Table("curves", caption, columns, rows), judge(CLAIMS, records)], [picture])
+    return Findings([Table("curves", caption, columns, rows), judge(CLAIMS, records)], [picture])
 
 
 def _mean_epoch(epochs: Sequence[int | None]) -> str | int | None:
@@ -66,5 +66,5 @@ def _mean_epoch(epochs: Sequence[int | None]) -> str | int | None:
 
 
 def _first(record: Record, goal: float) -> int | None:
-    """The first epoch (from 1) whose test top-1 is at least `goal`."""
+    """The first epoch (from 1) whose top-1 is at least `goal`."""
     return next((k for k, row in enumerate(record["epochs"], start=1) if row["val_top1"] >= goal), None)

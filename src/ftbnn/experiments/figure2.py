@@ -14,11 +14,11 @@ from ftbnn.data.transforms import normalise
 from ftbnn.drawing import canvas
 from ftbnn.errors import UserError
 from ftbnn.experiments.claims import Claim, judge, spread, values
-from ftbnn.experiments.queue import Ask, Job, Record
-from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.experiments.discrepancy import discrepancy
+from ftbnn.experiments.queue import Job, Record, Request
+from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.models import ToyNet
-from ftbnn.training.discrepancy import discrepancy
-from ftbnn.training.run import load_network
+from ftbnn.training.run import load_run
 
 TITLE = "Figure 2: four toy networks"
 ABOUT = (
@@ -44,21 +44,23 @@ DRAWN_IMAGES = 1000
 DRAWN_SEED = 0
 
 
-def jobs(ask: Ask) -> list[Job]:
+def jobs(request: Request) -> list[Job]:
     settings = {"augment": "none"}
     return [
-        Job(model, model, seed, ask.width, settings=settings) for seed in range(ask.seeds) for model in reversed(LABELS)
+        Job(model, model, seed, request.width, settings=settings)
+        for seed in range(request.seeds)
+        for model in reversed(LABELS)
     ]
 
 
 def measure(run: Path, source: Source) -> dict[str, Any]:
     """Discrepancy, separation and, for one seed, a map of the features; over the first images of the test split."""
-    network, _ = load_network(run / "last.pt")
+    network = load_run(run / "last.pt").network
     assert isinstance(network, ToyNet)
-    if not isinstance(source.val, ArraySplit):
+    if not isinstance(source.test, ArraySplit) or source.spec is None:
         raise UserError("figure2 takes data sets that lie in memory: mnist, fashion-mnist, digits, cifar10")
-    images = normalise(source.val.images[:MEASURED_IMAGES], source.spec.mean, source.spec.std)
-    labels = source.val.labels[: len(images)]
+    images = normalise(source.test.images[:MEASURED_IMAGES], source.spec.mean, source.spec.std)
+    labels = source.test.labels[: len(images)]
     layers = discrepancy(network, images)
     with torch.no_grad():
         features = network.features(images)
@@ -91,11 +93,11 @@ def _map(features: Tensor) -> Any:
     return TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(features.numpy())
 
 
-def show(ask: Ask, records: Sequence[Record]) -> Shown:
+def show(request: Request, records: Sequence[Record]) -> Findings:
     layers = list(next((r["measured"]["discrepancy_per_layer"] for r in records if "measured" in r), {}))
     columns = [
         Column("model", "network"),
-        Column("top1", f"top-1 ({ask.data})", ".2f"),
+        Column("top1", f"top-1 ({request.data})", ".2f"),
         Column("spread", "± over seeds", ".2f"),
         Column("least", "least", ".2f"),
         Column("greatest", "greatest", ".2f"),
@@ -105,24 +107,24 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
     ]
     rows = []
     for variant, label in LABELS.items():
-        done = [record for record in records if record["variant"] == variant and not record["story"]]
+        done = [record for record in records if record["variant"] == variant and not record["divergence"]]
         top1, apart = values(done, variant), values(done, variant, "measured.separation")
         row: dict[str, Any] = {"model": label, "spread": spread(top1), "seeds": len(top1)}
         if top1:
             row |= {"top1": fmean(top1), "least": min(top1), "greatest": max(top1), "separation": fmean(apart)}
             row |= {layer: fmean(one["measured"]["discrepancy_per_layer"][layer] for one in done) for layer in layers}
         rows.append(row)
-    _draw(ask, records)
-    caption = f"Four networks of {ask.width} channels on {ask.data}, {ask.epochs} epochs, scores of the last one"
+    _draw(request, records)
+    caption = f"Four networks of {request.width} channels on {request.data}, {request.epochs} epochs"
     picture = Picture("figure2.png", "Features before the classifier, colour is the class; accuracy over all seeds")
-    return Shown([Table("toys", caption, columns, rows), judge(CLAIMS, records)], [picture])
+    return Findings([Table("toys", caption, columns, rows), judge(CLAIMS, records)], [picture])
 
 
-def _draw(ask: Ask, records: Sequence[Record]) -> None:
-    with canvas(ask.out / "figure2.png", rows=2, columns=2, size=(6.4, 6.8)) as axes:
+def _draw(request: Request, records: Sequence[Record]) -> None:
+    with canvas(request.out / "figure2.png", rows=2, columns=2, size=(6.4, 6.8)) as axes:
         for axis, (variant, label) in zip(axes.flat, LABELS.items(), strict=True):
             axis.set(xticks=[], yticks=[], title=label)
-            measured = [r["measured"] for r in records if r["variant"] == variant and not r["story"]]
+            measured = [r["measured"] for r in records if r["variant"] == variant and not r["divergence"]]
             mapped = next((one for one in measured if "map" in one), None)
             if mapped is None:
                 continue

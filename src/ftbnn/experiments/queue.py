@@ -14,18 +14,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ftbnn.data import Source
+from ftbnn.data import Source, Spec
 from ftbnn.errors import Stopped, UserError
-from ftbnn.experiments.result import FILE, dumps, read, rounded
+from ftbnn.experiments.result import FILE, LAST_ON_TEST, read
 from ftbnn.files import locked, write_atomically
-from ftbnn.training import Recipe, Steps
+from ftbnn.json_text import dumps, rounded
+from ftbnn.training import Options, Recipe, Steps
 from ftbnn.training.curves import best_top1, epochs_by_step
 from ftbnn.training.diagnose import Diverged
-from ftbnn.training.named import Plan, plan, train
 from ftbnn.training.progress import Progress
 from ftbnn.training.recipes import for_data
 from ftbnn.training.run import RunDir
 from ftbnn.training.signals import StopSignals
+from ftbnn.workflows.train import Plan, plan, train
 
 OUTCOME = "outcome.json"
 POLL_S = 1.0
@@ -37,7 +38,7 @@ Measure = Callable[[Path, Source], dict[str, Any]]  # of a finished run
 
 
 @dataclass(frozen=True)
-class Ask:
+class Request:
     """What `ftbnn reproduce` was asked for."""
 
     what: str
@@ -53,8 +54,13 @@ class Ask:
     quiet: bool = False
 
     @property
+    def spec(self) -> Spec:
+        assert self.source.spec is not None  # experiments take data sets by name
+        return self.source.spec
+
+    @property
     def data(self) -> str:
-        return self.source.spec.name
+        return self.spec.name
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,8 @@ class Job:
 class Queue:
     """The jobs of one experiment and the directory they are done in."""
 
-    def __init__(self, jobs: Sequence[Job], ask: Ask) -> None:
-        self.jobs, self.ask = jobs, ask
+    def __init__(self, jobs: Sequence[Job], request: Request) -> None:
+        self.jobs, self.request = jobs, request
         self.plans = {job.name: self._plan(job) for job in jobs}
         self.found: dict[str, Path | None] = {}  # where a finished run lies; None: in result.json alone
 
@@ -89,21 +95,21 @@ class Queue:
     ) -> None:
         """Does what is to be done; `after` gets the records of all finished runs, at first and after each run."""
         done = self.show(after) if self._finished() else {}
-        bar = Progress(len(self.jobs), len(done), quiet=self.ask.quiet, unit="run")
+        bar = Progress(len(self.jobs), len(done), quiet=self.request.quiet, unit="run")
         try:
             if done:
-                bar.say(f"{self.ask.what}: {len(done)} of {len(self.jobs)} runs are there already")
+                bar.say(f"{self.request.what}: {len(done)} of {len(self.jobs)} runs are there already")
             while len(done) < len(self.jobs):
                 with StopSignals() as stop:
                     found_one = self._do_next(done, measure, bar)
                 if stop.received:
-                    raise Stopped(stop.received, f"{self.ask.what}, between two runs", again="the same command")
+                    raise Stopped(stop.received, f"{self.request.what}, between two runs", again="the same command")
                 if not found_one:
-                    bar.advance(0, f"{self.ask.what}, waiting for another process")
+                    bar.advance(0, f"{self.request.what}, waiting for another process")
                     time.sleep(POLL_S)
                 before, done = done, self._finished()
                 if len(done) > len(before):
-                    bar.advance(len(done) - len(before), self.ask.what)
+                    bar.advance(len(done) - len(before), self.request.what)
                     done = self.show(after)
         finally:
             bar.close()
@@ -111,7 +117,7 @@ class Queue:
     def show(self, after: Callable[[list[Record]], None]) -> dict[str, Record]:
         """Hands over the records of all finished runs, and returns them by name."""
         records = self._finished()
-        with locked(self.ask.out / ".locks" / "result"):
+        with locked(self.request.out / ".locks" / "result"):
             after(list(records.values()))
         return records
 
@@ -120,12 +126,12 @@ class Queue:
         for job in self.jobs:
             if job.name in done or (job.teacher and job.teacher not in done):
                 continue
-            with locked(self.ask.out / ".locks" / job.name, wait=False) as is_ours:
+            with locked(self.request.out / ".locks" / job.name, wait=False) as is_ours:
                 if not is_ours:
                     continue
                 if job.name not in self._finished():
-                    bar.advance(0, self.ask.what)
-                    bar.say(f"{self.ask.what} [{len(done) + 1}/{len(self.jobs)}] {job.name}")
+                    bar.advance(0, self.request.what)
+                    bar.say(f"{self.request.what} [{len(done) + 1}/{len(self.jobs)}] {job.name}")
                     self._do(job, measure)
                 return True
         return False
@@ -133,11 +139,11 @@ class Queue:
     def _plan(self, job: Job) -> Plan:
         return plan(
             job.model,
-            self.ask.data,
-            source=self.ask.source,
-            recipe=for_data(job.family, self.ask.data),
-            settings={"epochs": str(self.ask.epochs), **self.ask.settings, **job.settings},
-            out=self.ask.out / "runs" / job.name,
+            self.request.data,
+            source=self.request.source,
+            recipe=for_data(job.family, self.request.data),
+            settings={"epochs": str(self.request.epochs), **self.request.settings, **job.settings},
+            out=self.request.out / "runs" / job.name,
             width=job.width,
         )
 
@@ -146,48 +152,48 @@ class Queue:
         records = {}
         written = {record["name"]: record for record in self._written()}
         for job in self.jobs:
-            own = self.ask.out / "runs" / job.name
-            siblings = sorted(self.ask.out.parent.glob(f"*/runs/{job.name}"))
+            own = self.request.out / "runs" / job.name
+            siblings = sorted(self.request.out.parent.glob(f"*/runs/{job.name}"))
             for place in [own, *(place for place in siblings if place != own)]:
                 if not (place / OUTCOME).is_file():
                     continue
-                record = json.loads((place / OUTCOME).read_text())
+                record = upgraded(json.loads((place / OUTCOME).read_text()))
                 difference = self._difference(job, record)
                 if not difference:
                     records[job.name], self.found[job.name] = record, place
                     break
                 if place == own:
-                    raise UserError(f"{own} was made otherwise ({difference}); choose another --out")
+                    raise UserError(f"{own} was made otherwise ({difference}); choose another folder")
             if job.name in written and job.name not in records:
-                if not self.ask.keep:
+                if not self.request.keep:
                     raise UserError(
-                        f"{self.ask.out / FILE} tells of the run {job.name}, which is not here: choose another --out "
-                        "to make it anew, or --keep to count it as done"
+                        f"{self.request.out / FILE} tells of the run {job.name}, which is not here: choose another "
+                        "folder to make it anew, or keep what is written (keep) to count it as done"
                     )
                 if difference := self._difference(job, written[job.name]):
-                    raise UserError(f"{job.name} was made otherwise ({difference}); choose another --out")
+                    raise UserError(f"{job.name} was made otherwise ({difference}); choose another folder")
                 records[job.name], self.found[job.name] = written[job.name], None
         for name in written.keys() - {job.name for job in self.jobs}:
-            if not any(self.ask.out.parent.glob(f"*/runs/{name}/{OUTCOME}")):
+            if not any(self.request.out.parent.glob(f"*/runs/{name}/{OUTCOME}")):
                 raise UserError(
-                    f"{self.ask.out / FILE} tells of the run {name}, which is not here and not asked for: it would be "
-                    "lost; ask for as many --seeds as it has, or choose another --out"
+                    f"{self.request.out / FILE} tells of the run {name}, which is not here and not asked for: it would be "
+                    "lost; request for as many --seeds as it has, or choose another --out"
                 )
         return records
 
     def _written(self) -> list[Record]:
-        if not (self.ask.out / FILE).exists():
+        if not (self.request.out / FILE).exists():
             return []
-        before = read(self.ask.out)
-        runs: list[Record] = before["runs"]
-        if before.get("what") != self.ask.what:
-            raise UserError(f"{self.ask.out} holds the result of {before.get('what')}; choose another --out")
+        before = read(self.request.out)
+        runs: list[Record] = [upgraded(record) for record in before["runs"]]
+        if before.get("what") != self.request.what:
+            raise UserError(f"{self.request.out} holds the result of {before.get('what')}; choose another folder")
         return runs
 
     def _difference(self, job: Job, record: Record) -> str:
         """How a record's run is another one than the job's, in a few words; empty if it is the same."""
         wanted = self.plans[job.name]
-        here = {"data": self.ask.data, "seed": job.seed, "teacher": job.teacher} | _images(self.ask.source)
+        here = {"data": self.request.data, "seed": job.seed, "teacher": job.teacher} | _images(self.request.source)
         mine, theirs = asdict(wanted.model) | here, record["made_of"] | {key: record.get(key) for key in here}
         words = [f"{key}: {theirs[key]} -> {mine[key]}" for key in mine if theirs[key] != mine[key]]
         before, now = [Recipe.from_json(recipe) for recipe in record["recipes"]], _recipes(wanted.recipe)
@@ -197,22 +203,17 @@ class Queue:
 
     def _do(self, job: Job, measure: Measure | None) -> None:
         wanted = self.plans[job.name]
-        story = ""
+        divergence = ""
+        options = Options(seed=job.seed, resume=RunDir(wanted.out).has_run, quiet=self.request.quiet)
         try:
-            train(
-                wanted,
-                teacher=self._teacher(job),
-                seed=job.seed,
-                resume=RunDir(wanted.out).has_run,
-                quiet=self.ask.quiet,
-            )
+            train(wanted, options, teacher=self._teacher(job))
         except Diverged as error:
-            story = error.what
+            divergence = error.what
         except Stopped as stopped:
             raise Stopped(stopped.signal, f"{job.name}, {stopped}", again="the same command") from None
-        record = _record(job, wanted, self.ask, story)
-        if measure is not None and not story:
-            record["measured"] = rounded(measure(wanted.out, self.ask.source))
+        record = _record(job, wanted, self.request, divergence)
+        if measure is not None and not divergence:
+            record["measured"] = rounded(measure(wanted.out, self.request.source))
         write_atomically(wanted.out / OUTCOME, (dumps(record) + "\n").encode())
 
     def _teacher(self, job: Job) -> Path | None:
@@ -220,7 +221,7 @@ class Queue:
             return None
         place = self.found.get(job.teacher)
         if place is None:
-            raise UserError(f"{job.name} learns from {job.teacher}, whose weights are not here; choose another --out")
+            raise UserError(f"{job.name} learns from {job.teacher}, whose weights are not here; choose another folder")
         return place
 
 
@@ -228,32 +229,43 @@ def _recipes(recipe: Recipe | Steps) -> tuple[Recipe, ...]:
     return recipe.steps if isinstance(recipe, Steps) else (recipe,)
 
 
-def _record(job: Job, done: Plan, ask: Ask, story: str) -> Record:
+def _record(job: Job, done: Plan, request: Request, divergence: str) -> Record:
     """What came of a run, from its directory."""
     steps = epochs_by_step(done.out)
     rows = [row for step in steps for row in step]
-    last = rows[-1] if rows else {}
+    last, scores = rows[-1] if rows else {}, RunDir(done.out).last_step.scores()
+    top1, top5 = (None if divergence else rounded(scores.get(f"test_{key}")) for key in ("top1", "top5"))
     return {
         "name": job.name,
         "variant": job.variant,
-        "state": "diverged" if story else "finished",
-        "story": story,
+        "state": "diverged" if divergence else "finished",
+        "divergence": divergence,
         "seed": job.seed,
-        "data": ask.data,
-        **_images(ask.source),
+        "data": request.data,
+        **_images(request.source),
         "teacher": job.teacher,
-        "top1": None if story else rounded(last["val_top1"]),
-        "top5": None if story else rounded(last["val_top5"]),
-        "train_top1": None if story else rounded(last["train_top1"]),
+        "top1": top1,
+        "top5": top5,
+        "train_top1": None if divergence else rounded(last["train_top1"]),
         "best_top1": rounded(best_top1(steps)),
-        "train_seconds": rounded(sum(_seconds(row, ask.source) for row in rows)),
+        "chosen": scores.get("chosen"),
+        "train_seconds": rounded(sum(_seconds(row, request.source) for row in rows)),
         "images_per_s": rounded(last.get("images_per_s")),
         "made_of": asdict(done.model),
         "recipes": [recipe.to_json() for recipe in _recipes(done.recipe)],
-        "epochs": [{key: rounded(row[key]) for key in SCORES} for row in rows],
-        "slopes": rounded(last.get("slopes", {})),
+        "epochs": [{key: rounded(row[key]) for key in SCORES if key in row} for row in rows],
+        "records": rounded(last.get("records", {})),
         **trained_with(done.out),
     }
+
+
+def upgraded(record: Record) -> Record:
+    """A record with today's names for what older ones called otherwise, and marked as what those were."""
+    names = {"story": "divergence", "slopes": "records"}
+    if "chosen" not in record:
+        names["val_images"] = "test_images"
+        record = record | {"chosen": LAST_ON_TEST}
+    return {names.get(key, key): value for key, value in record.items()}
 
 
 def _seconds(epoch: Record, source: Source) -> float:
@@ -264,20 +276,22 @@ def _seconds(epoch: Record, source: Source) -> float:
 def trained_with(run: Path) -> Record:
     """What a run's directory says it was trained with: the backend of each step, the machine, and all commits."""
     steps = RunDir(run).steps or [RunDir(run)]
-    told = [step.read_json("run.json") for step in steps]
-    places = [place for one in told for place in (one["environment"], *one.get("resumed", []))]
+    kept = [step.read_json("run.json") for step in steps]
+    places = [place for one in kept for place in (one["environment"], *one.get("resumed", []))]
     return {
         "backends": [step.recipe().backend for step in steps],
         "commits": list(dict.fromkeys(place.get("commit") for place in places)),
-        "environment": machine(places[0]),
+        "environment": machine_of(places[0]),
     }
 
 
-def machine(place: dict[str, Any]) -> dict[str, Any]:
+def machine_of(place: dict[str, Any]) -> dict[str, Any]:
     """What a result may depend on beside the recipe, for people."""
     return {key: place.get(key) for key in ENVIRONMENT}
 
 
 def _images(source: Source) -> dict[str, int]:
     """What tells two data sets of one name apart: folders of somebody's own, and sizes of their images."""
-    return {"image_size": source.spec.image_size, "train_images": len(source.train), "val_images": len(source.val)}
+    assert source.spec is not None
+    tests = 0 if source.test is None else len(source.test)
+    return {"image_size": source.spec.image_size, "train_images": len(source.train), "test_images": tests}

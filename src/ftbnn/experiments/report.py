@@ -11,10 +11,11 @@ from typing import Any
 
 from ftbnn import zoo
 from ftbnn.errors import UserError
-from ftbnn.experiments.result import FILE, Column, Table, read
+from ftbnn.experiments.names import EXPERIMENTS
+from ftbnn.experiments.result import FILE, LAST_ON_TEST, Column, Table, read
 from ftbnn.experiments.scales import SCALES
 
-ORDER = ("figure1", "figure2", "table1", "table2", "table3", "table4", "deploy")
+ORDER = EXPERIMENTS
 BLOCK = re.compile(r"<!-- result ([\w.-]+)/([\w.-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 STYLE = """
@@ -57,6 +58,10 @@ def missing(results: dict[str, dict[str, Any]]) -> list[str]:
     return [what for what in ORDER if what not in {result["what"] for result in results.values()}]
 
 
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
 def facts_line(result: dict[str, Any]) -> str:
     """Scale, data, seeds, runs, time and machine in one line."""
     settings = [f"{key}={value}" for key, value in result["settings"].items()]
@@ -65,8 +70,8 @@ def facts_line(result: dict[str, Any]) -> str:
         f"scale {result['scale']} ({result['scale_about']})",
         f"data {result['data']}",
         *([] if result["what"] == "table4" else [f"width {result['width']}"]),
-        f"{result['epochs']} epochs",
-        *([] if is_deploy else [f"{result['seeds']} seeds asked for"]),
+        _several(result["epochs"], "epoch"),
+        *([] if is_deploy else [f"{_several(result['seeds'], 'seed')} asked for"]),
         *settings,
         *([] if is_deploy else [f"{result['runs_finished']} of {result['runs_planned']} runs done"]),
         *([] if is_deploy else [f"{timedelta(seconds=round(result['train_seconds']))} of training"]),
@@ -170,6 +175,7 @@ def _details(result: dict[str, Any]) -> str:
         Column("state", "state"),
         Column("top1", "top-1", ".2f"),
         Column("best_top1", "best epoch", ".2f"),
+        Column("chosen", "scores of"),
         Column("train_top1", "training top-1", ".2f"),
         Column("minutes", "minutes", ".1f"),
         Column("images_per_s", "images/s", ".0f"),
@@ -177,7 +183,8 @@ def _details(result: dict[str, Any]) -> str:
         Column("backend", "backend"),
     )
     rows = [
-        run
+        {"chosen": LAST_ON_TEST}
+        | run
         | {
             "backend": " + ".join(dict.fromkeys(run.get("backends", ()))),
             "minutes": run["train_seconds"] / 60,
@@ -186,10 +193,10 @@ def _details(result: dict[str, Any]) -> str:
         for run in result["runs"]
     ]
     machine = result["machine"] | {"versions": ", ".join(f"{k} {v}" for k, v in result["machine"]["versions"].items())}
-    told = "; ".join(f"{key}: {value}" for key, value in machine.items() if value)
+    facts = "; ".join(f"{key}: {value}" for key, value in machine.items() if value)
     return (
         f"<details><summary>Runs and machine</summary>{_table(Table('runs', 'Runs', columns, rows))}"
-        f'<p class="facts">{escape(told)}</p></details>\n'
+        f'<p class="facts">{escape(facts)}</p></details>\n'
     )
 
 

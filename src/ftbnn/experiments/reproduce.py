@@ -8,8 +8,8 @@ from typing import Any
 
 from ftbnn.data import SOURCES, load
 from ftbnn.errors import UserError, unknown
-from ftbnn.experiments import deploy, figure1, figure2, table1, table2, table3, table4
-from ftbnn.experiments.queue import Ask, Queue, Record, machine
+from ftbnn.experiments import backends, deploy, figure1, figure2, table1, table2, table3, table4
+from ftbnn.experiments.queue import Queue, Record, Request, machine_of
 from ftbnn.experiments.result import write
 from ftbnn.experiments.scales import SCALES
 from ftbnn.training.run import environment
@@ -22,6 +22,7 @@ EXPERIMENTS = {
     "table3": table3,
     "table4": table4,
     "deploy": deploy,
+    "backends": backends,
 }
 
 
@@ -29,7 +30,7 @@ def default_out(what: str, scale: str) -> Path:
     return Path("results") / (what if scale == "standard" else f"{what}-{scale}")
 
 
-def ask_for(
+def request_for(
     what: str,
     *,
     scale: str = "standard",
@@ -43,8 +44,8 @@ def ask_for(
     settings: dict[str, str] | None = None,
     keep: bool = False,
     quiet: bool = False,
-) -> Ask:
-    """Fills in what the scale says. `settings` are those of `ftbnn train --set`, for every run."""
+) -> Request:
+    """Fills in what the scale says. `settings` are of the recipe, for every run."""
     if what not in EXPERIMENTS:
         raise unknown("experiment", what, EXPERIMENTS)
     if scale not in SCALES:
@@ -53,17 +54,17 @@ def ask_for(
     epochs = settings.pop("epochs", str(size.toy_epochs if toy else size.epochs))
     if not epochs.isdigit() or int(epochs) < 1:
         raise UserError(f"epochs must be a number of 1 or more, not {epochs}")
-    for name, number in (("--seeds", seeds), ("--width", width), ("--budget", budget_m)):
+    for name, number in (("seeds", seeds), ("width", width), ("budget", budget_m)):
         if number is not None and number <= 0:
             raise UserError(f"{name} must be more than 0, not {number:g}")
     if what == "table4" and width is not None:
-        raise UserError("table4 finds the widths that fit into a budget: give --budget M in the place of --width")
+        raise UserError("table4 finds the widths that fit into a budget: give the budget in the place of a width")
     if what != "table4" and budget_m is not None:
-        raise UserError(f"--budget is for table4; {what} takes --width")
+        raise UserError(f"a budget is for table4; {what} takes a width")
     usual = size.toy_data if toy else size.derived_data if what == "table4" else size.data
     if data is None and what == "table4":
         image_size = image_size or size.image_size
-    return Ask(
+    return Request(
         what=what,
         scale=scale,
         out=out or default_out(what, scale),
@@ -78,17 +79,19 @@ def ask_for(
     )
 
 
-def reproduce(ask: Ask, *, train: bool = True) -> dict[str, Any]:
+def reproduce(request: Request, *, train: bool = True) -> dict[str, Any]:
     """Runs what is missing; result.json and the pictures are written anew after every run. Returns the result.
 
     Without `train` it is the result of the runs that are there.
     """
-    experiment = EXPERIMENTS[ask.what]
-    queue = Queue(experiment.jobs(ask), ask)
+    experiment = EXPERIMENTS[request.what]
+    queue = Queue(experiment.jobs(request), request)
     result: dict[str, Any] = {}
 
     def after(records: Sequence[Record]) -> None:
-        result.update(write(ask.out, _facts(ask, records, len(queue.jobs)), experiment.show(ask, records), records))
+        result.update(
+            write(request.out, _facts(request, records, len(queue.jobs)), experiment.show(request, records), records)
+        )
 
     if train:
         queue.work(after, getattr(experiment, "measure", None))
@@ -97,41 +100,41 @@ def reproduce(ask: Ask, *, train: bool = True) -> dict[str, Any]:
     return result
 
 
-def _facts(ask: Ask, records: Sequence[Record], planned: int) -> dict[str, Any]:
-    experiment = EXPERIMENTS[ask.what]
+def _facts(request: Request, records: Sequence[Record], planned: int) -> dict[str, Any]:
+    experiment = EXPERIMENTS[request.what]
     return {
-        "what": ask.what,
+        "what": request.what,
         "title": experiment.TITLE,
         "about": experiment.ABOUT,
-        "scale": ask.scale,
-        "scale_about": SCALES[ask.scale].about,
-        "data": ask.data,
-        "width": ask.width,
-        "epochs": ask.epochs,
-        "seeds": ask.seeds,
-        "settings": ask.settings,
-        "command": _command(ask),
+        "scale": request.scale,
+        "scale_about": SCALES[request.scale].about,
+        "data": request.data,
+        "width": request.width,
+        "epochs": request.epochs,
+        "seeds": request.seeds,
+        "settings": request.settings,
+        "command": _command(request),
         "runs_finished": len(records),
         "runs_planned": planned,
         "train_seconds": sum(record["train_seconds"] for record in records),
-        "machine": records[0]["environment"] if records else machine(environment()),
+        "machine": records[0]["environment"] if records else machine_of(environment()),
         "written": time.strftime("%Y-%m-%d"),
     }
 
 
-def _command(ask: Ask) -> str:
+def _command(request: Request) -> str:
     """How to make this result again, beside the one that is there. Where the data lie is everyone's own affair: DIR."""
-    words = ["ftbnn", "reproduce", ask.what, "--out", f"my/{ask.what}", "--scale", ask.scale]
-    words += [] if ask.what == "deploy" else ["--seeds", str(ask.seeds)]
-    words += ["--data", ask.data, *(["--data-dir", "DIR"] if SOURCES[ask.data].needs_dir else [])]
-    size = SCALES[ask.scale]
-    if ask.width != (size.toy_width if ask.what == "figure2" else size.width):
-        words += ["--width", str(ask.width)]
-    if SOURCES[ask.data].image_size is None:
-        words += ["--image-size", str(ask.source.spec.image_size)]
-    if ask.what == "table4" and ask.budget_m != size.budget_m:
-        words += ["--budget", f"{ask.budget_m:g}"]
-    usual = size.toy_epochs if ask.what == "figure2" else size.epochs
-    changed = ({"epochs": str(ask.epochs)} if ask.epochs != usual else {}) | ask.settings
+    words = ["ftbnn", "reproduce", request.what, "--out", f"my/{request.what}", "--scale", request.scale]
+    words += [] if request.what == "deploy" else ["--seeds", str(request.seeds)]
+    words += ["--data", request.data, *(["--data-dir", "DIR"] if SOURCES[request.data].needs_dir else [])]
+    size = SCALES[request.scale]
+    if request.width != (size.toy_width if request.what == "figure2" else size.width):
+        words += ["--width", str(request.width)]
+    if SOURCES[request.data].image_size is None:
+        words += ["--image-size", str(request.spec.image_size)]
+    if request.what == "table4" and request.budget_m != size.budget_m:
+        words += ["--budget", f"{request.budget_m:g}"]
+    usual = size.toy_epochs if request.what == "figure2" else size.epochs
+    changed = ({"epochs": str(request.epochs)} if request.epochs != usual else {}) | request.settings
     words += [word for key, value in changed.items() for word in ("--set", f"{key}={value}")]
     return shlex.join(words)

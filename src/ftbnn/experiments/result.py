@@ -8,9 +8,11 @@ from typing import Any
 
 from ftbnn.errors import UserError
 from ftbnn.files import write_atomically
+from ftbnn.json_text import dumps
 
 FILE = "result.json"
 NOTHING = "\u2013"  # a dash: what a cell without a value shows
+LAST_ON_TEST = "last epoch; the test set was seen after every epoch"  # what records before validation splits are
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,14 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Findings:
     """What an experiment makes of its finished runs."""
 
     tables: Sequence[Table]
     pictures: Sequence[Picture] = ()
 
 
-def write(folder: Path, facts: dict[str, Any], shown: Shown, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def write(folder: Path, facts: dict[str, Any], shown: Findings, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Writes result.json: the facts, then what is shown, then one record per run."""
     value = facts | {
         "tables": [asdict(table) for table in shown.tables],
@@ -78,31 +80,6 @@ def write(folder: Path, facts: dict[str, Any], shown: Shown, runs: Sequence[dict
     }
     write_atomically(folder / FILE, (dumps(value) + "\n").encode())
     return value
-
-
-def dumps(value: Any, level: int = 0) -> str:
-    """JSON with one line per innermost object or list: small, and its changes can be read."""
-    flat = json.dumps(value, allow_nan=False)
-    if not isinstance(value, dict | list | tuple) or len(flat) <= 120 or not _is_deep(value):
-        return flat
-    pad = " " * (level + 1)
-    if isinstance(value, dict):
-        inner = [f"{pad}{json.dumps(str(key))}: {dumps(item, level + 1)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(inner) + f"\n{' ' * level}}}"
-    return "[\n" + ",\n".join(pad + dumps(item, level + 1) for item in value) + f"\n{' ' * level}]"
-
-
-def _is_deep(value: Any) -> bool:
-    return any(isinstance(item, dict | list | tuple) for item in (value.values() if isinstance(value, dict) else value))
-
-
-def rounded(value: Any) -> Any:
-    """The value with all its floats cut to six digits."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def read(folder: Path) -> dict[str, Any]:

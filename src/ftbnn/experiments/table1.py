@@ -6,8 +6,8 @@ from statistics import fmean
 from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.curves import curves
-from ftbnn.experiments.queue import Ask, Job, Record
-from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.experiments.queue import Job, Record, Request
+from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.experiments.table3 import PAPER_TOP1, job
 
 TITLE = "Table 1: naive against multi-step training"
@@ -31,25 +31,25 @@ CLAIMS = (
 )
 
 
-def jobs(ask: Ask) -> list[Job]:
+def jobs(request: Request) -> list[Job]:
     """The teacher of every seed is seed 0's."""
-    long = {"epochs": str(STEPS * ask.epochs)}
+    long = {"epochs": str(STEPS * request.epochs)}
     multi = [
-        Job(MULTI, "ftbnn18", seed, ask.width, family="multi-step", teacher=f"{TEACHER}-seed0")
-        for seed in range(ask.seeds)
+        Job(MULTI, "ftbnn18", seed, request.width, family="multi-step", teacher=f"{TEACHER}-seed0")
+        for seed in range(request.seeds)
     ]
-    naive = [job("ftbnn18", seed, ask) for seed in range(ask.seeds)]
-    longs = [Job(LONG, "ftbnn18", seed, ask.width, settings=long) for seed in range(ask.seeds)]
-    teacher = job(TEACHER, 0, ask)
+    naive = [job("ftbnn18", seed, request) for seed in range(request.seeds)]
+    longs = [Job(LONG, "ftbnn18", seed, request.width, settings=long) for seed in range(request.seeds)]
+    teacher = job(TEACHER, 0, request)
     return [naive[0], teacher, multi[0], longs[0], *naive[1:], *multi[1:], *longs[1:]]
 
 
-def show(ask: Ask, records: Sequence[Record]) -> Shown:
+def show(request: Request, records: Sequence[Record]) -> Findings:
     columns = (
         Column("about", "training"),
         Column("epochs", "epochs"),
         Column("paper_top1", "paper top-1 (ImageNet)", ".1f"),
-        Column("top1", f"ours top-1 ({ask.data})", ".2f"),
+        Column("top1", f"ours top-1 ({request.data})", ".2f"),
         Column("spread", "± over seeds", ".2f"),
         Column("seeds", "seeds"),
     )
@@ -67,10 +67,10 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
                 "seeds": len(top1),
             }
         )
-    with canvas(ask.out / "table1.png") as axes:
+    with canvas(request.out / "table1.png") as axes:
         curves(axes, records, LABELS, train=True)
     picture = Picture(
         "table1.png", "Accuracy over the epochs; the three steps of multi-step training follow each other"
     )
-    caption = f"Two ways to train the baseline: paper on ImageNet, ours on {ask.data}, width {ask.width}"
-    return Shown([Table("recipes", caption, columns, rows), judge(CLAIMS, records)], [picture])
+    caption = f"Two ways to train the baseline: paper on ImageNet, ours on {request.data}, width {request.width}"
+    return Findings([Table("recipes", caption, columns, rows), judge(CLAIMS, records)], [picture])

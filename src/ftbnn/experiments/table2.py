@@ -5,8 +5,8 @@ from statistics import fmean
 from typing import Any
 
 from ftbnn.drawing import canvas
-from ftbnn.experiments.queue import Ask, Job, Record
-from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.experiments.queue import Job, Record, Request
+from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.experiments.table3 import job
 
 TITLE = "Table 2: learned slopes of FPReLU"
@@ -35,8 +35,8 @@ PAPER: dict[str, tuple[Slope, Slope]] = {
 SIDES = (("left", "negative"), ("right", "positive"))
 
 
-def jobs(ask: Ask) -> list[Job]:
-    return [job("ftbnn18", seed, ask) for seed in range(ask.seeds)]
+def jobs(request: Request) -> list[Job]:
+    return [job("ftbnn18", seed, request) for seed in range(request.seeds)]
 
 
 def _layer(block: str) -> str:
@@ -45,7 +45,7 @@ def _layer(block: str) -> str:
 
 
 def _ours(block: str, side: str, records: Sequence[Record]) -> Slope | None:
-    slopes = [record["slopes"][_layer(block)] for record in records if record["slopes"]]
+    slopes = [record["records"][_layer(block)] for record in records if record["records"]]
     if not slopes:
         return None
     mean, least, greatest = (fmean(slope[f"{side}_{what}"] for slope in slopes) for what in ("mean", "min", "max"))
@@ -56,7 +56,7 @@ def _text(slope: Slope | None) -> str | None:
     return None if slope is None else f"{slope[0]:.2f} [{slope[1]:.2f} {slope[2]:.2f}]"
 
 
-def show(ask: Ask, records: Sequence[Record]) -> Shown:
+def show(request: Request, records: Sequence[Record]) -> Findings:
     columns = [Column("block", "block after")]
     columns += [Column(f"{who}_{side}", f"{who}: {word}") for side, word in SIDES for who in ("paper", "ours")]
     rows: list[dict[str, Any]] = []
@@ -65,14 +65,14 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
         for (side, _), paper in zip(SIDES, printed, strict=True):
             row |= {f"paper_{side}": _text(paper), f"ours_{side}": _text(_ours(block, side, records))}
         rows.append(row)
-    _draw(ask, records)
-    caption = f"Slopes as mean [least greatest]: paper on ImageNet at width 64, ours on {ask.data} at width {ask.width}"
+    _draw(request, records)
+    caption = f"Slopes as mean [least greatest]: paper on ImageNet at width 64, ours on {request.data} at width {request.width}"
     picture = Picture("table2.png", "Mean (dot), least and greatest (bar) slope after each block")
-    return Shown([Table("slopes", caption, columns, rows)], [picture])
+    return Findings([Table("slopes", caption, columns, rows)], [picture])
 
 
-def _draw(ask: Ask, records: Sequence[Record]) -> None:
-    with canvas(ask.out / "table2.png", rows=2, size=(6.4, 5.6)) as axes:
+def _draw(request: Request, records: Sequence[Record]) -> None:
+    with canvas(request.out / "table2.png", rows=2, size=(6.4, 5.6)) as axes:
         for axis, (side, word), index in zip(axes, SIDES, (0, 1), strict=True):
             for who, shift in (("paper", -0.15), ("ours", 0.15)):
                 bars = {

@@ -6,15 +6,16 @@ from statistics import fmean
 
 from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import Claim, judge, spread, values
-from ftbnn.experiments.queue import Ask, Job, Record
-from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.experiments.queue import Job, Record, Request
+from ftbnn.experiments.result import Column, Findings, Picture, Table
 
 TITLE = "Table 3: non-linear modules"
 ABOUT = (
     "The paper ablates the non-linear modules of its baseline on ImageNet: without any it loses 7.7 points, ReLU at "
     "the stage ends alone recovers most, FPReLU elsewhere the rest; ReLU everywhere diverges at the common learning "
     "rate. Here the binary variants are trained with one recipe on smaller images, the real-valued network with its "
-    "own; scores are of the last epoch."
+    "own. Scores are test accuracies of the epoch that is best on held-out training images (older runs: of the last "
+    "epoch)."
 )
 ALL_RELU = "ftbnn18-relu"
 LOW_LR = "0.00015"  # the paper's rate for all-ReLU
@@ -68,30 +69,30 @@ CLAIMS = (
 )
 
 
-def job(variant: str, seed: int, ask: Ask) -> Job:
-    """The run of a variant; figure 1 and tables 1 and 2 ask for the same ones, so that they are made once."""
+def job(variant: str, seed: int, request: Request) -> Job:
+    """The run of a variant; figure 1 and tables 1 and 2 request for the same ones, so that they are made once."""
     model = variant.removesuffix("-low-lr")
     return Job(
         variant,
         model,
         seed,
-        ask.width,
+        request.width,
         family="teacher" if model == "resnet18" else "naive",
         settings={"lr": LOW_LR} if model != variant else {},
     )
 
 
-def jobs(ask: Ask) -> list[Job]:
+def jobs(request: Request) -> list[Job]:
     """One seed of everything, the telling variants first; then further seeds in the same order."""
-    return [job(variant, seed, ask) for seed in range(ask.seeds) for variant in (*TELLING, *FURTHER)]
+    return [job(variant, seed, request) for seed in range(request.seeds) for variant in (*TELLING, *FURTHER)]
 
 
-def show(ask: Ask, records: Sequence[Record]) -> Shown:
+def show(request: Request, records: Sequence[Record]) -> Findings:
     columns = (
         Column("about", "variant"),
         Column("paper_top1", "paper top-1 (ImageNet)", ".1f"),
         Column("paper_top5", "paper top-5", ".1f"),
-        Column("top1", f"ours top-1 ({ask.data})", ".2f"),
+        Column("top1", f"ours top-1 ({request.data})", ".2f"),
         Column("spread", "± over seeds", ".2f"),
         Column("top5", "ours top-5", ".2f"),
         Column("seeds", "seeds"),
@@ -114,31 +115,31 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
                 "note": _note(variant, done),
             }
         )
-    _draw(ask, records)
-    caption = f"The ablation: paper on ImageNet, ours on {ask.data}, width {ask.width}, {ask.epochs} epochs"
+    _draw(request, records)
+    caption = f"The ablation: paper on ImageNet, ours on {request.data}, width {request.width}, {request.epochs} epochs"
     picture = Picture("table3.png", "What the modules add: paper (hollow) and ours (each seed a dot)")
-    return Shown([Table("ablation", caption, columns, rows), judge(CLAIMS, records)], [picture])
+    return Findings([Table("ablation", caption, columns, rows), judge(CLAIMS, records)], [picture])
 
 
 def _note(variant: Variant, done: Sequence[Record]) -> str:
     if not done:
         return "not run yet"
-    stories = [f"diverged: {record['story']}" for record in done if record["story"]]
-    return stories[0] if stories else NOTES.get(variant.name, "")
+    diverged = [f"diverged: {record['divergence']}" for record in done if record["divergence"]]
+    return diverged[0] if diverged else NOTES.get(variant.name, "")
 
 
-def _draw(ask: Ask, records: Sequence[Record]) -> None:
+def _draw(request: Request, records: Sequence[Record]) -> None:
     """As differences: the two data sets have no common scale, what a module adds to them has."""
     plain = values(records, PLAIN.name)
-    with canvas(ask.out / "table3.png", size=(6.8, 4.2)) as axes:
+    with canvas(request.out / "table3.png", size=(6.8, 4.2)) as axes:
         for line, variant in enumerate(reversed(VARIANTS)):
             first = not line
             if variant.top1 is not None and PLAIN.top1 is not None:
                 gain = variant.top1 - PLAIN.top1
                 axes.plot(gain, line, "o", mfc="none", color="C1", label="paper, ImageNet" if first else None)
             gains = [top1 - fmean(plain) for top1 in values(records, variant.name)] if plain else []
-            axes.plot(gains, [line] * len(gains), "o", color="C0", label=f"ours, {ask.data}" if first else None)
-            if any(record["story"] for record in records if record["variant"] == variant.name):
+            axes.plot(gains, [line] * len(gains), "o", color="C0", label=f"ours, {request.data}" if first else None)
+            if any(record["divergence"] for record in records if record["variant"] == variant.name):
                 axes.text(0.02, line, "diverged", color="C3", va="center", transform=axes.get_yaxis_transform())
         axes.set_yticks(range(len(VARIANTS)), [variant.about for variant in reversed(VARIANTS)])
         axes.set_xlabel("points of top-1 above no non-linear modules")

@@ -9,11 +9,11 @@ from ftbnn.data import Spec
 from ftbnn.drawing import canvas
 from ftbnn.experiments.budgets import PRINTED, budget_rows, reference_rows
 from ftbnn.experiments.claims import Claim, judge, spread, values
-from ftbnn.experiments.counting import design
 from ftbnn.experiments.curves import curves
-from ftbnn.experiments.queue import Ask, Job, Record
-from ftbnn.experiments.result import Column, Picture, Shown, Table
+from ftbnn.experiments.queue import Job, Record, Request
+from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.nn import stem_for
+from ftbnn.workflows.networks import design
 
 TITLE = "Table 4: derived networks and groups"
 ABOUT = (
@@ -56,21 +56,21 @@ def _widest(layers: int, groups: int, limit: float, spec: Spec) -> Design:
     return best
 
 
-def _design(layers: int, groups: int, ask: Ask) -> Design:
-    return _widest(layers, groups, 1e6 * ask.budget_m, ask.source.spec)
+def _design(layers: int, groups: int, request: Request) -> Design:
+    return _widest(layers, groups, 1e6 * request.budget_m, request.spec)
 
 
-def jobs(ask: Ask) -> list[Job]:
+def jobs(request: Request) -> list[Job]:
     """Most telling first: 34 layers with and without groups, then 18, then 3 groups, then further seeds."""
     order = [(34, 1), (34, 5), (18, 1), (18, 5), (34, 3), (18, 3)]
     return [
-        Job(f"d{layers}-g{groups}", f"ftbnn-d{layers}-g{groups}-v{_design(layers, groups, ask).width}", seed, None)
-        for seed in range(ask.seeds)
+        Job(f"d{layers}-g{groups}", f"ftbnn-d{layers}-g{groups}-v{_design(layers, groups, request).width}", seed, None)
+        for seed in range(request.seeds)
         for layers, groups in order
     ]
 
 
-def show(ask: Ask, records: Sequence[Record]) -> Shown:
+def show(request: Request, records: Sequence[Record]) -> Findings:
     columns = (
         Column("layers", "layers"),
         Column("groups", "groups"),
@@ -79,14 +79,14 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
         Column("paper_train", f"paper train (~{AT_BUDGET} M)", ".1f"),
         Column("train_top1", "ours train", ".2f"),
         Column("paper_val", "paper top-1", ".1f"),
-        Column("top1", f"ours top-1 ({ask.data})", ".2f"),
+        Column("top1", f"ours top-1 ({request.data})", ".2f"),
         Column("spread", "± over seeds", ".2f"),
         Column("seeds", "seeds"),
     )
     rows = []
     for layers in sorted(DEPTHS):
         for groups in sorted(GROUPS):
-            variant, made = f"d{layers}-g{groups}", _design(layers, groups, ask)
+            variant, made = f"d{layers}-g{groups}", _design(layers, groups, request)
             top1, trained = values(records, variant), values(records, variant, "train_top1")
             rows.append(
                 {
@@ -102,13 +102,15 @@ def show(ask: Ask, records: Sequence[Record]) -> Shown:
                     "seeds": len(top1),
                 }
             )
-    caption = f"Equal budget ({ask.budget_m:g} M): paper on ImageNet, ours on {ask.data}, {ask.epochs} epochs"
+    caption = (
+        f"Equal budget ({request.budget_m:g} M): paper on ImageNet, ours on {request.data}, {request.epochs} epochs"
+    )
     tables = [Table("groups", caption, columns, rows), judge(CLAIMS, records), *_budgets()]
-    return Shown(tables, [_draw(ask, records)] if records else [])
+    return Findings(tables, [_draw(request, records)] if records else [])
 
 
-def _draw(ask: Ask, records: Sequence[Record]) -> Picture:
-    with canvas(ask.out / "table4.png", rows=2, size=(6.4, 8)) as axes:
+def _draw(request: Request, records: Sequence[Record]) -> Picture:
+    with canvas(request.out / "table4.png", rows=2, size=(6.4, 8)) as axes:
         for axis, layers in zip(axes, sorted(DEPTHS), strict=True):
             axis.set_title(f"{layers} layers", loc="left")
             curves(axis, records, {f"d{layers}-g{g}": f"G = {g}" for g in sorted(GROUPS)}, train=True)

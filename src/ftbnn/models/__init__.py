@@ -1,10 +1,9 @@
 """The paper's networks and the ones it is compared with, by name or by parameters."""
 
 from ftbnn.models.baseline import FTBNN
-from ftbnn.models.bireal import bireal
 from ftbnn.models.derived import DerivedFTBNN
 from ftbnn.models.registry import REGISTRY, Entry, build, find
 from ftbnn.models.resnet import ResNet
 from ftbnn.models.toy import ToyNet
 
-__all__ = ["FTBNN", "REGISTRY", "DerivedFTBNN", "Entry", "ResNet", "ToyNet", "bireal", "build", "find"]
+__all__ = ["FTBNN", "REGISTRY", "DerivedFTBNN", "Entry", "ResNet", "ToyNet", "build", "find"]

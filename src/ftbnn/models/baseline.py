@@ -7,13 +7,17 @@ change only these two non-linearities.
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError, unknown
-from ftbnn.nn import ActName, BasicBlock, BConv, PlainStem, ProjectionReduction, StemName
+from ftbnn.nn import Act, BasicBlock, Method, PlainStem, ProjectionReduction, StemName, method_named
 
 BLOCKS = {18: (4, 4, 4, 4), 34: (6, 8, 12, 6)}  # per stage; widths double from stage to stage
 
 
 class FTBNN(nn.Module):
-    """Real stem, four stages of binary blocks at widths w, 2w, 4w, 8w, global average pool, real classifier."""
+    """Real stem, four stages of binary blocks at widths w, 2w, 4w, 8w, global average pool, real classifier.
+
+    The method says how convolutions are binary and which non-linearities stand between; `act` and `stage_end_act`
+    choose others.
+    """
 
     def __init__(
         self,
@@ -23,17 +27,19 @@ class FTBNN(nn.Module):
         classes: int = 1000,
         in_channels: int = 3,
         stem: StemName = "imagenet",
-        act: ActName = "fprelu",
-        stage_end_act: ActName = "relu",
-        conv: type[BConv] = BConv,
+        method: str | Method = "ftbnn",
+        act: Act | None = None,
+        stage_end_act: Act | None = None,
     ) -> None:
         super().__init__()
         if layers not in BLOCKS:
             raise unknown("depth", str(layers), map(str, BLOCKS))
         if min(width, classes, in_channels) < 1:
             raise UserError(f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more")
-        self.stem = PlainStem(in_channels, width, stem=stem)
-        channels, previous = width, "none"
+        way = method_named(method)
+        act, stage_end_act = act or way.act, stage_end_act or way.stage_end_act
+        self.stem = PlainStem(in_channels, width, stem=stem, act=way.stem_act)
+        channels, previous = width, way.stem_act
         for number, blocks in enumerate(BLOCKS[layers], start=1):
             stage = nn.Sequential()
             for index in range(blocks):
@@ -41,10 +47,10 @@ class FTBNN(nn.Module):
                 follows_relu = previous == "relu"
                 block: nn.Module
                 if index == 0 and number > 1:
-                    block = ProjectionReduction(channels, act=this, follows_relu=follows_relu, conv=conv)
+                    block = ProjectionReduction(channels, act=this, follows_relu=follows_relu, method=way)
                     channels *= 2
                 else:
-                    block = BasicBlock(channels, act=this, follows_relu=follows_relu, conv=conv)
+                    block = BasicBlock(channels, act=this, follows_relu=follows_relu, method=way)
                 stage.append(block)
                 previous = this
             self.add_module(f"stage{number}", stage)

@@ -7,7 +7,7 @@ convolution in front of *every* stage, and grouped binary convolutions throughou
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError, unknown
-from ftbnn.nn import ActName, BasicBlock, Bridge, DuplicateReduction, PurifiedStem, StemName
+from ftbnn.nn import BasicBlock, Bridge, DuplicateReduction, Method, PurifiedStem, StemName, method_named
 
 BLOCKS = {18: (4, 4, 4, 4), 34: (6, 8, 12, 6), 44: (8, 10, 14, 10)}  # per stage
 STEM_CHANNELS = 32
@@ -25,6 +25,7 @@ class DerivedFTBNN(nn.Module):
         classes: int = 1000,
         in_channels: int = 3,
         stem: StemName = "imagenet",
+        method: str | Method = "ftbnn",
     ) -> None:
         super().__init__()
         if layers not in BLOCKS:
@@ -38,19 +39,23 @@ class DerivedFTBNN(nn.Module):
                 f"groups={groups} is more than the {2 * v} channels of the first stage (2v, v={v}); "
                 f"use groups up to {2 * v} or v of at least {-(-groups // 2)}"
             )
-        self.stem = PurifiedStem(in_channels, STEM_CHANNELS, stem=stem)
-        self.bridge = Bridge(STEM_CHANNELS, v)
-        channels = v
+        way = method_named(method)
+        self.stem = PurifiedStem(in_channels, STEM_CHANNELS, stem=stem, act=way.act)
+        self.bridge = Bridge(STEM_CHANNELS, v, act=way.act, method=way)
+        channels, previous = v, way.act
         for number, blocks in enumerate(BLOCKS[layers], start=1):
             stage = nn.Sequential()
             for index in range(blocks):
-                act: ActName = "relu" if index == blocks - 1 else "fprelu"
+                act = way.stage_end_act if index == blocks - 1 else way.act
+                follows_relu = previous == "relu"
                 if index == 0:
-                    # The bridge before stage 1 ends in an FPReLU, every stage in a ReLU.
-                    stage.append(DuplicateReduction(channels, groups=groups, act=act, follows_relu=number > 1))
+                    stage.append(
+                        DuplicateReduction(channels, groups=groups, act=act, follows_relu=follows_relu, method=way)
+                    )
                     channels *= 2
                 else:
-                    stage.append(BasicBlock(channels, groups=groups, act=act, follows_relu=False))
+                    stage.append(BasicBlock(channels, groups=groups, act=act, follows_relu=follows_relu, method=way))
+                previous = act
             self.add_module(f"stage{number}", stage)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels, classes)

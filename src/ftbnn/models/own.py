@@ -3,6 +3,7 @@
 The factory is a class or function that returns an nn.Module; of our settings it is given those it has a parameter for.
 """
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -20,7 +21,9 @@ def is_own(name: str) -> bool:
     return ":" in name or name.endswith(".py")
 
 
+@functools.cache
 def _import_source(source: str) -> ModuleType:
+    """Executed once, however often its networks are built."""
     path = Path(source)
     home = str(path.resolve().parent if source.endswith(".py") else Path.cwd())
     if home not in sys.path:

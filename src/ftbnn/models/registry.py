@@ -9,11 +9,10 @@ from torch import nn
 
 from ftbnn.errors import UserError, unknown
 from ftbnn.models.baseline import FTBNN
-from ftbnn.models.bireal import bireal
 from ftbnn.models.derived import DerivedFTBNN
 from ftbnn.models.resnet import ResNet
 from ftbnn.models.toy import ToyNet
-from ftbnn.nn import StemName
+from ftbnn.nn import Method, StemName
 
 
 @dataclass(frozen=True)
@@ -26,16 +25,24 @@ class Entry:
     in_channels: int = 3
     classes: int = 1000
     has_stems: bool = True
-    width: str | None = "width"  # the builder's argument that scales the channels; None where v is in the name
+    has_width: bool = True  # False where the width, v, is in the name
+    has_methods: bool = True  # whether it can be made binary in other ways
+    recipe: str = "naive"  # the family of recipes it is trained with where none is asked for
 
 
 def _derived(layers: int, groups: int, v: int) -> Entry:
     about = f"derived, {layers} layers, {groups} group{'s' if groups > 1 else ''}, v = {v}"
-    return Entry(partial(DerivedFTBNN, layers=layers, groups=groups, v=v), about, width=None)
+    return Entry(partial(DerivedFTBNN, layers=layers, groups=groups, v=v), about, has_width=False)
 
 
 def _toy(about: str, builder: Callable[..., nn.Module]) -> Entry:
-    return Entry(builder, about, image_size=28, in_channels=1, classes=10, has_stems=False)
+    sizes = {"image_size": 28, "in_channels": 1, "classes": 10}
+    return Entry(builder, about, **sizes, has_stems=False, has_methods=False)
+
+
+def _real(layers: int) -> Entry:
+    about = f"real-valued ResNet-{layers}, torchvision's parameter names"
+    return Entry(partial(ResNet, layers=layers), about, has_methods=False, recipe="teacher")
 
 
 REGISTRY: dict[str, Entry] = {
@@ -52,10 +59,14 @@ REGISTRY: dict[str, Entry] = {
     "ftbnn18-stage-relu": Entry(partial(FTBNN, act="none"), "ablation: ReLU at the four stage ends only"),
     "ftbnn18-stage-relu-prelu": Entry(partial(FTBNN, act="prelu"), "ablation: ReLU at stage ends, PReLU elsewhere"),
     # What the paper compares with.
-    "bireal18": Entry(partial(bireal, layers=18), "Bi-Real Net 18: scaling factors, no non-linear modules"),
-    "bireal34": Entry(partial(bireal, layers=34), "Bi-Real Net 34: scaling factors, no non-linear modules"),
-    "resnet18": Entry(partial(ResNet, layers=18), "real-valued ResNet-18, torchvision's parameter names"),
-    "resnet34": Entry(partial(ResNet, layers=34), "real-valued ResNet-34, torchvision's parameter names"),
+    "bireal18": Entry(
+        partial(FTBNN, layers=18, method="bireal"), "Bi-Real Net 18: scaling factors, no non-linear modules"
+    ),
+    "bireal34": Entry(
+        partial(FTBNN, layers=34, method="bireal"), "Bi-Real Net 34: scaling factors, no non-linear modules"
+    ),
+    "resnet18": _real(18),
+    "resnet34": _real(34),
     # The derived networks of table 4, left.
     "ftbnn-d18-g1-90m": _derived(18, 1, 50),
     "ftbnn-d18-g3-90m": _derived(18, 3, 78),
@@ -103,6 +114,7 @@ def build(
     in_channels: int | None = None,
     stem: StemName | None = None,
     width: int | None = None,
+    method: str | Method | None = None,
 ) -> nn.Module:
     """The network of that name, freshly initialised. What is not given is the entry's own default."""
     entry = find(name)
@@ -112,10 +124,14 @@ def build(
     }
     if stem is not None:
         if not entry.has_stems:
-            raise UserError(f"{name} has one stem only; leave --stem out")
+            raise UserError(f"{name} has one stem only")
         settings["stem"] = stem
     if width is not None:
-        if entry.width is None:
+        if not entry.has_width:
             raise UserError(f"the width of {name} is its v; build ftbnn-dDEPTH-gGROUPS-v{width} instead")
-        settings[entry.width] = width
+        settings["width"] = width
+    if method is not None:
+        if not entry.has_methods:
+            raise UserError(f"{name} is not made binary by a method; ftbnn18 and the derived networks are")
+        settings["method"] = method
     return entry.builder(**settings)

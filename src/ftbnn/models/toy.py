@@ -7,7 +7,7 @@ classifier, so that `linear`, whose every step is linear, is no worse than a lin
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError
-from ftbnn.nn import ActName, BasicBlock, set_mode
+from ftbnn.nn import Act, BasicBlock, set_mode
 
 
 class ToyNet(nn.Module):
@@ -16,7 +16,7 @@ class ToyNet(nn.Module):
     def __init__(
         self,
         *,
-        act: ActName,
+        act: Act,
         real: bool = False,
         width: int = 16,
         classes: int = 10,

@@ -1,21 +1,43 @@
-"""Which code trains the blocks and stems: PyTorch's operators, or the native core's."""
+"""Which code computes layers and blocks. One setting for the whole process, as PyTorch's own backends have it.
 
-from torch import nn
+torch     PyTorch's operators
+native    the native core, as far as it can: whole blocks, stems, pools; the rest in PyTorch
+native8   the same, with the gradients of binary convolutions made of bytes (docs/decisions/0008)
+plain     the paper's formulation as written: what is compared with, and what other formats can express
+"""
 
-from ftbnn.nn.bconv import Backend, BConv
-from ftbnn.nn.stems import PlainStem, PurifiedStem
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+from ftbnn.errors import unknown
+
+Backend = Literal["torch", "native", "native8", "plain"]
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+
+_in_use: list[Backend] = ["torch"]
 
 
-def set_backend(module: nn.Module, backend: Backend) -> None:
-    """Sets every BConv and stem inside `module`; what stands around a BConv goes by it.
+def backend() -> Backend:
+    """The one in use."""
+    return _in_use[-1]
 
-    Blocks, stems and shortcuts run natively as far as the native core can do them. `native8` rounds what the gradients
-    of binary convolutions are made of to 8 bits: faster where the CPU multiplies bytes (docs/decisions/0008).
-    """
-    for child in module.modules():
-        if isinstance(child, BConv | PlainStem | PurifiedStem):
-            child.backend = backend
-        if isinstance(child, BConv) and backend != "torch":
-            for part in child.parts:  # read as they lie: channels-last ones would be copied at every step
-                weight = child.proxies(part)
-                weight.data = weight.data.contiguous()
+
+def is_native() -> bool:
+    return _in_use[-1].startswith("native")
+
+
+@contextmanager
+def use_backend(name: Backend) -> Iterator[None]:
+    """Networks that run inside use this backend."""
+    if name not in BACKENDS:
+        raise unknown("backend", name, BACKENDS)
+    if name.startswith("native"):
+        from ftbnn.nn.native import require
+
+        require(name)
+    _in_use.append(name)
+    try:
+        yield
+    finally:
+        _in_use.pop()

@@ -1,29 +1,35 @@
-"""BConv: a convolution with weights in {-1, +1}, no bias and no scaling factor.
+"""BConv: a convolution with weights in {-1, +1}, no bias, and true zero padding: a padded tap contributes 0.
 
-forward    conv(x, sign(w)), true zero padding: a padded tap contributes 0
-backward   dL/dw passes where |w| <= bound, else 0
+It owns both its sides: `input`, what turns real numbers into codes (None: they come as they are), and `signs`, what
+turns the weights. The paper's forms are `Sign` and `Signs`; another method brings its own.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError
-from ftbnn.nn.sign import DEFAULT_BOUND, sign
+from ftbnn.nn import native, operators
+from ftbnn.nn.backend import backend
+from ftbnn.nn.layer import Layer, Packed
+from ftbnn.nn.sign import Sign
+from ftbnn.nn.signs import Signs
 
-WeightMode = Literal["binary", "real"]
-Backend = Literal["torch", "native", "native8"]
 Pair = int | tuple[int, int]
 
 INIT_GAIN = 2.0  # Xavier-normal, as in the paper's appendix
 
 
-def _pair(value: Pair) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else value
+def _pair(name: str, value: Pair, *, least: int) -> tuple[int, int]:
+    pair = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
+    if len(pair) != 2 or not all(isinstance(size, int) and size >= least for size in pair):
+        raise UserError(f"{name} of a binary convolution is one or two whole numbers from {least} on, not {value!r}")
+    return pair
 
 
 @dataclass(frozen=True)
@@ -51,26 +57,77 @@ def split_groups(in_channels: int, out_channels: int, groups: int) -> tuple[Part
     )
 
 
-class BConv(nn.Module):
+def _plain(  # noqa: PLR0917 - the schema's order
+    x: Tensor,
+    weight: Tensor,
+    tail: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """A convolution in any groups: those of `weight`, and where the groups are uneven the last one with `tail`."""
+    window = (list(stride), list(padding), list(dilation))
+    if tail is None:
+        return F.conv2d(x, weight, None, *window, groups)
+    head = (groups - 1) * weight.shape[1]
+    return torch.cat(
+        [F.conv2d(x[:, :head], weight, None, *window, groups - 1), F.conv2d(x[:, head:], tail, None, *window)], dim=1
+    )
+
+
+class _BConv(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, tail: Tensor | None, *window: Any) -> Tensor:
+        ctx.save_for_backward(x, weight, tail)
+        ctx.window = window
+        with operators.below_autograd():
+            result: Tensor = _OPERATOR(x, weight, tail, *window)
+            return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        inputs = [None if tensor is None else tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+        with torch.enable_grad():
+            out = _plain(*inputs, *ctx.window)  # type: ignore[arg-type]
+        found = torch.autograd.grad(out, [tensor for tensor in inputs if tensor is not None], grads[0])
+        return (*found, *[None] * (len(inputs) - len(found)), *[None] * len(ctx.window))
+
+
+_OPERATOR = operators.define(
+    "bconv(Tensor x, Tensor weight, Tensor? tail, int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
+    plain=_plain,
+    fake=_plain,
+    gradient=_BConv.apply,
+)
+
+
+class BConv(Layer):
     """Binary convolution over (N, in_channels, H, W), in any number of groups up to the number of channels.
 
     `weight` holds the real-valued proxy weights as nn.Conv2d would; where the groups are uneven, the last group's
-    stand in `tail`. `mode="real"` convolves with the proxies themselves (multi-step training).
+    stand in `tail`. `padding` is by default half the kernel, which keeps the size of the map; "same" says so.
     """
 
-    def __init__(
+    has_binary_form = True
+
+    def __init__(  # noqa: PLR0917 - nn.Conv2d's order
         self,
         in_channels: int,
         out_channels: int,
-        *,
         kernel_size: Pair = 3,
         stride: Pair = 1,
-        padding: Pair | None = None,
+        padding: Pair | str | None = None,
+        dilation: Pair = 1,
         groups: int = 1,
-        bound: float = DEFAULT_BOUND,
-        mode: WeightMode = "binary",
+        bias: bool = False,
+        *,
+        input: Sign | None = None,
+        signs: Signs | None = None,
     ) -> None:
         super().__init__()
+        if bias:
+            raise UserError("a binary convolution has no bias; the BatchNorm behind it has one")
         if min(in_channels, out_channels) < 1:
             raise UserError(f"a binary convolution needs channels, not {in_channels} -> {out_channels}")
         if not 1 <= groups <= min(in_channels, out_channels):
@@ -80,13 +137,13 @@ class BConv(nn.Module):
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = _pair(kernel_size)
-        self.stride = _pair(stride)
-        self.padding = (self.kernel_size[0] // 2, self.kernel_size[1] // 2) if padding is None else _pair(padding)
+        self.kernel_size = _pair("kernel_size", kernel_size, least=1)
+        self.stride = _pair("stride", stride, least=1)
+        self.dilation = _pair("dilation", dilation, least=1)
+        self.padding = self._padding(padding)
         self.groups = groups
-        self.bound = bound
-        self.mode: WeightMode = mode
-        self.backend: Backend = "torch"
+        self.input = input
+        self.signs = Signs() if signs is None else signs
         self.parts = split_groups(in_channels, out_channels, groups)
         for part in self.parts:
             inputs = (part.inputs.stop - part.inputs.start) // part.groups
@@ -95,6 +152,20 @@ class BConv(nn.Module):
         if len(self.parts) == 1:
             self.register_parameter("tail", None)
         self.reset_parameters()
+
+    def _padding(self, padding: Pair | str | None) -> tuple[int, int]:
+        spans = [step * (size - 1) for step, size in zip(self.dilation, self.kernel_size, strict=True)]
+        if padding is None:
+            return spans[0] // 2 + spans[0] % 2, spans[1] // 2 + spans[1] % 2
+        if padding == "valid":
+            return 0, 0
+        if padding == "same":
+            if self.stride != (1, 1) or any(span % 2 for span in spans):
+                raise UserError('padding="same" needs a stride of 1 and an odd kernel; give the padding in numbers')
+            return spans[0] // 2, spans[1] // 2
+        if isinstance(padding, str):
+            raise UserError(f'padding is "same", "valid", or one or two whole numbers, not {padding!r}')
+        return _pair("padding", padding, least=0)
 
     def reset_parameters(self) -> None:
         taps = math.prod(self.kernel_size)
@@ -108,53 +179,56 @@ class BConv(nn.Module):
         weight: Tensor = getattr(self, part.weight)
         return weight
 
-    def effective_weight(self, weight: Tensor) -> Tensor:
-        """What the convolution multiplies with: the signs of the proxies, or in real mode the proxies."""
-        return sign(weight, bound=self.bound) if self.mode == "binary" else weight
-
     def forward(self, x: Tensor) -> Tensor:
-        outputs = [
-            F.conv2d(
-                x if len(self.parts) == 1 else x[:, part.inputs],
-                self.effective_weight(self.proxies(part)),
-                stride=self.stride,
-                padding=self.padding,
-                groups=part.groups,
-            )
-            for part in self.parts
-        ]
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
+        if (block := native.Block.of(x, self)) is not None:
+            return block.run()
+        codes = x if self.input is None else self.input(x)
+        weights = [self.signs(self.proxies(part)) for part in self.parts]
+        weight, tail = (*weights, None)[:2]
+        convolve = _OPERATOR if operators.is_seen() and backend() != "plain" else _plain
+        out: Tensor = convolve(codes, weight, tail, self.stride, self.padding, self.dilation, self.groups)
+        return out
 
-    def dense_weight(self) -> Tensor:
-        """The effective weight as one (out, in, kh, kw) tensor, zero outside the groups' blocks."""
-        weights = [self.effective_weight(self.proxies(part)) for part in self.parts]
-        dense = weights[0].new_zeros(self.out_channels, self.in_channels, *self.kernel_size)
-        for part, weight in zip(self.parts, weights, strict=True):
-            outputs, inputs = weight.shape[0] // part.groups, weight.shape[1]
-            for group in range(part.groups):
-                rows = part.outputs.start + group * outputs
-                columns = part.inputs.start + group * inputs
-                block = weight[group * outputs : (group + 1) * outputs]
-                dense[rows : rows + outputs, columns : columns + inputs] = block
-        return dense
+    def binary_parameters(self) -> list[nn.Parameter]:
+        if not self.signs.is_binary:
+            return []
+        return [weight for part in self.parts if isinstance(weight := self.proxies(part), nn.Parameter)]
+
+    def weight_signs(self) -> Tensor | None:
+        if not self.signs.is_binary:
+            return None
+        return torch.cat([self.signs.latent(self.proxies(part).detach()).flatten() > 0 for part in self.parts])
+
+    @torch.no_grad()
+    def freeze(self) -> None:
+        for part in self.parts:
+            self.proxies(part).copy_(self.signs(self.proxies(part)))
+        self.signs.set_mode("real")
+
+    @torch.no_grad()
+    def adopt(self, packed: Packed) -> None:
+        given = packed.positive or packed.weights
+        if given is None:  # an operator of the input's own: a threshold
+            if self.input is not None:
+                self.input.adopt(packed)
+            return
+        magnitudes = []
+        for part, numbers in zip(self.parts, given, strict=True):
+            proxies = self.proxies(part)
+            if packed.positive is None:
+                proxies.copy_(numbers)
+                continue
+            size = proxies.abs().mean()  # that which the layer starts with
+            proxies.copy_(torch.where(numbers, size, -size))
+            magnitudes.append(self.signs(proxies).abs()[:, 0, 0, 0].double())
+        if magnitudes and packed.scale is not None:
+            packed.scale = packed.scale / torch.cat(magnitudes)
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         return (
-            f"{text}, padding={self.padding}, groups={self.groups}"
+            f"{text}, padding={self.padding}"
+            + (f", dilation={self.dilation}" if self.dilation != (1, 1) else "")
+            + f", groups={self.groups}"
             + (" (uneven)" if len(self.parts) > 1 else "")
-            + ("" if self.mode == "binary" else f", mode={self.mode}")
         )
-
-
-class ScaledBConv(BConv):
-    """Bi-Real Net's convolution: each output channel's signs are scaled by the mean magnitude of its proxies.
-
-    The factor is a constant to the gradient, as in Bi-Real Net; FTBNN leaves the scale to BatchNorm instead.
-    """
-
-    def effective_weight(self, weight: Tensor) -> Tensor:
-        if self.mode == "real":
-            return weight
-        scale = weight.detach().abs().mean(dim=(1, 2, 3), keepdim=True)
-        return sign(weight, bound=self.bound) * scale

@@ -8,18 +8,38 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ftbnn.nn import operators
+from ftbnn.nn.backend import backend
+from ftbnn.nn.layer import Layer, Packed
+from ftbnn.nn.piecewise import Slopes
+
 
 def _per_channel(slope: Tensor, x: Tensor) -> Tensor:
     return slope.to(x.dtype).view(-1, *[1] * (x.dim() - 2))
 
 
-class _FPReLUFunction(torch.autograd.Function):
-    """Keeps x alone. Written with operators that run vectorised on a CPU; torch.where, the obvious one, does not."""
+def _plain(x: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Operators that run vectorised on a CPU; torch.where, the obvious one, does not."""
+    positive = x.clamp_min(0)
+    return torch.addcmul(positive * _per_channel(right, x), x - positive, _per_channel(left, x))
+
+
+def _fake(x: Tensor, *_: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+class _FPReLU(torch.autograd.Function):
+    """Keeps x alone."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        positive = x.clamp_min(0)
-        return torch.addcmul(positive * _per_channel(right, x), x - positive, _per_channel(left, x))
+        if not operators.is_seen():
+            return _plain(x, left, right)
+        with operators.below_autograd():
+            result: Tensor = _OPERATOR(x, left, right)
+            return result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
@@ -37,7 +57,12 @@ class _FPReLUFunction(torch.autograd.Function):
         return x_grad, left_grad, right_grad
 
 
-class FPReLU(nn.Module):
+_OPERATOR = operators.define(
+    "fprelu(Tensor x, Tensor left, Tensor right) -> Tensor", plain=_plain, fake=_fake, gradient=_FPReLU.apply
+)
+
+
+class FPReLU(Layer):
     """Fully parametric ReLU over (N, channels, ...)."""
 
     def __init__(self, channels: int) -> None:
@@ -47,8 +72,27 @@ class FPReLU(nn.Module):
         self.right = nn.Parameter(torch.ones(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = _FPReLUFunction.apply(x, self.left, self.right)  # type: ignore[no-untyped-call]
+        if backend() == "plain":
+            return torch.where(x > 0, _per_channel(self.right, x) * x, _per_channel(self.left, x) * x)
+        run = _OPERATOR if operators.is_seen() else _FPReLU.apply
+        result: Tensor = run(x, self.left, self.right)
         return result
+
+    def slopes(self) -> Slopes:
+        return Slopes(left=self.left, right=self.right)
+
+    @torch.no_grad()
+    def adopt(self, packed: Packed) -> None:
+        if packed.left is not None and packed.right is not None:
+            self.left.copy_(packed.left)
+            self.right.copy_(packed.right)
+
+    def records(self) -> dict[str, float]:
+        return {
+            f"{side}_{what}": getattr(slope, what)().item()
+            for side, slope in (("left", self.left.detach()), ("right", self.right.detach()))
+            for what in ("mean", "min", "max")
+        }
 
     def extra_repr(self) -> str:
         return f"{self.channels}"

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from ftbnn.errors import UserError
-from ftbnn.photos import FORMATS, crop_box, eight_bit
+from ftbnn.photos import FORMATS, crop_box, eight_bit, orientation, turned
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
@@ -25,7 +25,8 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
 
 def pixels(picture: Image.Image) -> NDArray[np.uint8]:
     """8-bit grey or RGB, turned as the picture's EXIF orientation says."""
-    return np.asarray(eight_bit(ImageOps.exif_transpose(picture), picture.format))
+    turn, kind = orientation(picture), picture.format
+    return np.asarray(turned(eight_bit(picture, kind), turn))
 
 
 def centre_view(image: NDArray[Any], *, channels: int, size: tuple[int, int], side: int) -> NDArray[np.uint8]:

@@ -5,16 +5,10 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from ftbnn import _native
 from ftbnn.errors import UserError
-from ftbnn.nn import BConv
-from ftbnn.nn.native import FASTER_WITH
+from ftbnn.nn.layer import layers
+from ftbnn.nn.native.core import core, require
 from ftbnn.training.recipe import Recipe
-
-
-def isa() -> str:
-    """The instruction set of the native kernels."""
-    return _native.isa_in_use()
 
 
 def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before: str | None = None) -> Recipe:
@@ -22,11 +16,12 @@ def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before:
     obstacle = _obstacle(recipe, network, device)
     wanted = before if before is not None and recipe.backend == "auto" else recipe.backend
     if wanted == "auto":
-        wanted = "native" if obstacle is None and isa() in FASTER_WITH else "torch"
-    if wanted.startswith("native") and obstacle is not None:
-        raise UserError(f"backend={wanted} {obstacle}; --set backend=torch does")
-    if wanted == "native8" and not _native.training.has_byte_kernels():
-        raise UserError("backend=native8 needs a CPU with AVX-512 VNNI; --set backend=native does without")
+        is_faster = core is not None and core.capabilities()["training"]["faster"]
+        wanted = "native" if obstacle is None and is_faster else "torch"
+    if wanted.startswith("native"):
+        if obstacle is not None:
+            raise UserError(f"backend={wanted} {obstacle}; backend=torch does")
+        require(wanted)
     return replace(recipe, backend=wanted)  # type: ignore[arg-type]
 
 
@@ -38,6 +33,6 @@ def _obstacle(recipe: Recipe, network: nn.Module, device: torch.device) -> str |
         return f"does not train with precision={recipe.precision}"
     if recipe.compile:
         return "does not train with compile=true"
-    if not any(isinstance(module, BConv) for module in network.modules()):
+    if not any(layer.has_binary_form for _, layer in layers(network)):
         return "does not train a network without binary convolutions"
     return None

@@ -32,11 +32,11 @@ def epochs_by_step(run: Path) -> Steps:
 
 def best_top1(steps: Steps) -> float | None:
     """Of the last step alone: the weights of those before it are real."""
-    return max((row["val_top1"] for row in steps[-1]), default=None)
+    return max((row["val_top1"] for row in steps[-1] if "val_top1" in row), default=None)
 
 
 def plot(runs: Sequence[Path], out: Path) -> Path:
-    """Draws training loss (dashed, left axis) and test top-1 (solid, right axis) of each run; returns the file."""
+    """Draws training loss (dashed, left axis) and validation top-1 (solid, right axis) of each run; returns the file."""
     steps = {run: epochs_by_step(run) for run in runs}
     curves = {run: _in_a_row(run, steps[run]) for run in runs}
     out = picture_file(out)
@@ -48,11 +48,13 @@ def plot(runs: Sequence[Path], out: Path) -> Path:
             losses.plot(epochs, [row["train_loss"] for row in rows], "--", color=color)
             name = run.name if len({other.name for other in runs}) == len(runs) else str(run)
             label = name if best is None else f"{name}: best {best:.2f} %"
-            accuracies.plot(epochs, [row["val_top1"] for row in rows], color=color, label=label)
+            top1 = [row.get("val_top1", row["train_top1"]) for row in rows]  # without validation there is only training
+            accuracies.plot(epochs, top1, color=color, label=label)
         losses.set_xlabel("epoch")
         losses.set_ylabel("training loss (dashed)")
         losses.set_ylim(bottom=0)
-        accuracies.set_ylabel("test top-1 in % (solid)")
+        accuracies.set_ylabel("validation top-1 in % (solid)")
+        losses.xaxis.get_major_locator().set_params(integer=True)
         accuracies.grid(alpha=0.3)
         losses.figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False)
     return out

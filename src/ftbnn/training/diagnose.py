@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError
-from ftbnn.nn import BConv
+from ftbnn.nn.layer import layers
 
 
 class Diverged(UserError):
@@ -48,10 +48,10 @@ def explain(network: nn.Module, images: Tensor) -> tuple[str, str]:
     if where.startswith("the input"):
         return where, "look at the data: it holds NaN or infinity"
     relus = sum(isinstance(m, nn.ReLU) for m in network.modules())
-    binary = sum(isinstance(m, BConv) for m in network.modules())
+    binary = sum(layer.has_binary_form for _, layer in layers(network))
     if binary and relus >= binary:
         return where, "binary networks with ReLU after every block diverge at larger rates: all-ReLU needs lr 0.00015"
-    return where, "try a lower rate (--set lr=...), --set clip_norm=1 or --set warmup_epochs=1"
+    return where, "try a lower rate (lr), clip_norm=1 or warmup_epochs=1"
 
 
 def first_bad_number(network: nn.Module) -> str | None:

@@ -37,7 +37,7 @@ class World:
         if wanted == "auto":
             wanted = "cuda" if torch.cuda.is_available() else "cpu"
         if wanted == "cuda" and not torch.cuda.is_available():
-            raise UserError("there is no CUDA device here; leave --device out, or use --device cpu")
+            raise UserError("there is no CUDA device here; the device is cpu, or auto")
         if wanted not in ("cpu", "cuda"):
             raise unknown("device", wanted, ("cpu", "cuda", "auto"))
         return torch.device(wanted, self.local_rank) if wanted == "cuda" else torch.device(wanted)

@@ -1,5 +1,6 @@
-"""Training as one call: a network, data, a recipe, a directory."""
+"""Training as one call: a network, data, a recipe, a directory, options."""
 
+import copy
 import json
 import random
 import warnings
@@ -12,61 +13,59 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
-from ftbnn import _native
-from ftbnn.data.batches import Batches, Split, UserSplit, derive_seed
-from ftbnn.data.source import Source, Spec
+from ftbnn.data import Source, Spec, source_of
+from ftbnn.data.batches import Batches, derive_seed
+from ftbnn.data.own import LoaderBatches
 from ftbnn.errors import UserError, unknown
+from ftbnn.nn.native import release_memory
 from ftbnn.training import recipes
 from ftbnn.training.backend import resolve
 from ftbnn.training.distributed import World, world
-from ftbnn.training.loop import Loop
+from ftbnn.training.loop import Loop, Splits
+from ftbnn.training.options import Options
+from ftbnn.training.packed import leave_file
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
-from ftbnn.training.run import ModelSpec, RunDir, apply_modes, environment
+from ftbnn.training.run import RunDir, apply_modes, environment
 from ftbnn.training.signals import StopSignals
-
-Data = Source | tuple[UserSplit, UserSplit]
 
 
 def fit(
     network: nn.Module | Callable[[], nn.Module],
-    data: Data,
-    recipe: str | Recipe | Steps,
-    out: str | Path,
-    *,
-    seed: int = 0,
-    resume: bool = False,
-    teacher: nn.Module | None = None,
-    device: str = "auto",
-    workers: int = 0,
-    model_spec: ModelSpec | None = None,
-    teacher_name: str = "",
-    origin: dict[str, Any] | None = None,
-    **settings: Any,
+    data: Any,
+    recipe: str | Recipe | Steps = "naive",
+    out: str | Path = "runs/run",
+    options: Options | None = None,
 ) -> dict[str, Any]:
-    """Trains `network` and returns the last epoch's scores; everything else is in the run directory `out`.
+    """Trains `network` and returns the scores of the weights it chose; everything else is in the run directory `out`.
 
-    `data` is a Source, or two data sets of one's own, (training, test), whose items are (image tensor, label).
-    `network` may be a function: it is called after the seed is set. Further settings are those of `Loop`.
+    `data` is a data set's name, a Source, or data sets (items: image tensor, label) or DataLoaders of one's own: one,
+    (train, test) or (train, validation, test). Where there is no validation split, the recipe holds one out.
+    `network` may be a function: it is called after the seed is set.
     """
+    options = options or Options()
     recipe = recipes.find(recipe) if isinstance(recipe, str) else recipe
-    run = RunDir(Path(out))
-    with world(device) as here, StopSignals() as stop:
-        _seed_all(seed)
+    if not isinstance(recipe, Recipe | Steps):
+        raise UserError(f"a recipe is a name, a Recipe or Steps, not a {type(recipe).__name__}")
+    source, run = source_of(data), RunDir(Path(out))
+    with world(options.device) as here, StopSignals() as stop:
+        _seed_all(options.seed)
         module = network if isinstance(network, nn.Module) else network()
-        _seed_all(derive_seed(seed, here.rank))
-        common = {"seed": seed, "teacher": teacher, "workers": workers, "device": device, "stop": stop, **settings}
-        common |= {"model_spec": model_spec or ModelSpec("", {}), "teacher_name": teacher_name, "origin": origin or {}}
+        _seed_all(derive_seed(options.seed, "rank", here.rank))
         # One process decides for all: a restarted worker goes on with the run that its first life started.
-        resume = here.share(resume or (here.restarts > 0 and run.has_run))
+        resume = here.share(options.resume or (here.restarts > 0 and run.has_run))
         if resume and not here.share(run.has_run):
-            raise UserError(f"nothing to resume: {run.path} holds no run; leave --resume out to start one")
-        if isinstance(recipe, Recipe):
-            return _fit_one(module, data, recipe, run, here=here, resume=resume, **common)
+            raise UserError(f"nothing to resume: {run.path} holds no run")
         if not resume and here.is_first:
-            run.create()
-        return _fit_steps(module, data, recipe, run, here=here, resume=resume, **common)
+            run.check_new()
+        options = replace(options, resume=resume)
+        train = _fit_one if isinstance(recipe, Recipe) else _fit_steps
+        scores = train(module, source, recipe, run, options, here, stop)  # type: ignore[arg-type]
+        if here.is_first and not options.model.name and not run.steps:
+            leave_file(run, copy.deepcopy(module))
+        return scores
 
 
 def _seed_all(seed: int) -> None:
@@ -76,74 +75,79 @@ def _seed_all(seed: int) -> None:
 
 
 def _fit_steps(
-    module: nn.Module, data: Data, recipe: Steps, run: RunDir, *, here: World, resume: bool, **common: Any
+    module: nn.Module, source: Source, recipe: Steps, run: RunDir, options: Options, here: World, stop: StopSignals
 ) -> dict[str, Any]:
     """Each step in a directory of its own, starting from the weights that the one before has left in `module`."""
-    if resume and here.share((run.path / "recipe.json").exists()):
-        raise UserError(f"{run.path} holds a run of one recipe, not of {recipe.name}; choose another --out")
-    row: dict[str, Any] = {}
+    if options.resume and here.share((run.path / "recipe.json").exists()):
+        raise UserError(f"{run.path} holds a run of one recipe, not of {recipe.name}; choose another directory")
+    scores: dict[str, Any] = {}
     for number, step in enumerate(recipe.steps):
         step_run = RunDir(run.path / f"step{number}")
-        started = here.share(step_run.has_run)
-        row = _fit_one(module, data, step, step_run, here=here, resume=resume and started, **common)
-    return row
+        own = replace(options, resume=options.resume and here.share(step_run.has_run))
+        scores = _fit_one(module, source, step, step_run, own, here, stop)
+    return scores
 
 
 def _fit_one(
-    module: nn.Module,
-    data: Data,
-    recipe: Recipe,
-    run: RunDir,
-    *,
-    here: World,
-    stop: StopSignals,
-    seed: int,
-    resume: bool,
-    device: str,
-    workers: int,
-    model_spec: ModelSpec,
-    teacher_name: str,
-    origin: dict[str, Any],
-    **settings: Any,
+    module: nn.Module, source: Source, recipe: Recipe, run: RunDir, options: Options, here: World, stop: StopSignals
 ) -> dict[str, Any]:
-    train, val, facts, augment = _splits(data, recipe)
+    source = source.with_validation(recipe.validation)
+    device = here.device(options.device)
     apply_modes(module, recipe)
-    before = run.recipe().backend if resume and here.is_first else None
-    recipe = here.share(resolve(recipe, module, here.device(device), before=before) if here.is_first else None)
-    shard: dict[str, Any] = {"rank": here.rank, "world": here.size, "workers": workers}
-    spec = data.spec if isinstance(data, Source) else None
-    loop = Loop(
-        module,
-        Batches(train, spec, batch_size=recipe.batch_size, shuffle=True, augmentation=augment, seed=seed, **shard),
-        Batches(val, spec, batch_size=max(recipe.batch_size, 2 * here.size), shuffle=False, **shard),
-        recipe,
-        run,
-        world=here,
-        device=here.device(device),
-        model_spec=model_spec,
-        **settings,
-    )
+    before = run.recipe().backend if options.resume and here.is_first else None
+    recipe = here.share(resolve(recipe, module, device, before=before) if here.is_first else None)
+    loop = Loop(module, _splits(source, recipe, options, here), recipe, run, options, world=here, device=device)
     with ExitStack() as hold:
+        hold.callback(loop.close)
         if here.is_first:  # only now: what the loop has refused must not stand in the way of the next try
-            if not resume:
-                run.create()
+            run.create()
             hold.enter_context(run.held())
-            about = {"model": asdict(model_spec), "data": facts, "seed": seed, "world": here.size}
-            about |= {"teacher": teacher_name, "init": ""} | origin
-            _describe(run, recipe, about, resume=resume)
-        hold.callback(_native.training.release_blocks)
+            about = {
+                "model": asdict(options.model),
+                "data": _facts(source),
+                "seed": options.seed,
+                "world": here.size,
+                "teacher": options.teacher_name,
+                "init": "",
+                **options.origin,
+            }
+            _describe(run, recipe, about, resume=options.resume)
+        hold.callback(release_memory)
         here.barrier()
-        return loop.run(stop, resume=here.share(resume and run.last.exists()))
+        return loop.run(stop, resume=here.share(options.resume and run.last.exists()))
 
 
-def _splits(data: Data, recipe: Recipe) -> tuple[Split, Split, dict[str, Any], str]:
-    train, val = (data.train, data.val) if isinstance(data, Source) else data
-    counts = {"train_images": len(train), "val_images": len(val)}
-    if not isinstance(data, Source):
-        if recipe.augment not in ("auto", "none"):
-            raise UserError(f"augment={recipe.augment}: data sets of your own bring their own augmentation")
-        return train, val, {"name": type(train).__name__, **counts}, "none"
-    return train, val, asdict(data.spec) | counts, augmentation(data.spec, recipe)
+def _splits(source: Source, recipe: Recipe, options: Options, here: World) -> Splits:
+    if isinstance(source.train, DataLoader):
+        if here.size > 1:
+            raise UserError("a DataLoader cannot be shared among processes: give its data set")
+        if source.val is None and recipe.validation > 0:
+            warnings.warn(
+                "a DataLoader is not split: without one for validation the last epoch is chosen", stacklevel=4
+            )
+        val, test = (None if s is None else LoaderBatches(s) for s in (source.val, source.test))  # type: ignore[arg-type]
+        return Splits(LoaderBatches(source.train, options.seed), val, test)
+    shard: dict[str, Any] = {"rank": here.rank, "world": here.size, "workers": options.workers}
+    if source.spec is None and recipe.augment not in ("auto", "none"):
+        raise UserError(f"augment={recipe.augment}: data sets of your own bring their own augmentation")
+    augment = "none" if source.spec is None else augmentation(source.spec, recipe)
+    size = {"batch_size": recipe.batch_size, "shuffle": True, "augmentation": augment, "seed": options.seed}
+    train = Batches(source.train, source.spec, **size, **shard)
+    plain = {"batch_size": max(recipe.batch_size, 2 * here.size), "shuffle": False}
+    val, test = (
+        None if split is None else Batches(split, source.spec, **plain, **shard) for split in (source.val, source.test)
+    )
+    return Splits(train, val, test)
+
+
+def _facts(source: Source) -> dict[str, Any]:
+    facts = {"name": source.name} if source.spec is None else asdict(source.spec)
+    counts = {"train_images": source.train, "val_images": source.val, "test_images": source.test}
+    return facts | {name: None if split is None else _count(split) for name, split in counts.items()}
+
+
+def _count(split: Any) -> int:
+    return LoaderBatches(split).images if isinstance(split, DataLoader) else len(split)
 
 
 def augmentation(spec: Spec, recipe: Recipe) -> str:
@@ -152,36 +156,48 @@ def augmentation(spec: Spec, recipe: Recipe) -> str:
 
 
 def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: bool) -> None:
-    """Writes what the run is; a resumed run must be the same."""
+    """Writes what the run is; a resumed run must be the same, but it may have more epochs than before."""
     about = json.loads(json.dumps(about))  # as it will be read back: tuples become lists
     if not resume:
         run.write_json("run.json", about | {"environment": environment()})
         run.write_json("recipe.json", recipe.to_json())
         return
-    if difference := recipe.difference(run.recipe()):
+    then = run.recipe()
+    if recipe.epochs > then.epochs:
+        then = replace(then, epochs=recipe.epochs)
+    if difference := recipe.difference(then):
         raise UserError(f"a run resumes only with its own recipe; {run.path} differs in {'; '.join(difference)}")
     before = {"init": ""} | run.read_json("run.json")
-    for name in ("model", "data", "seed", "teacher", "init"):
-        then, now = before.get(name), about[name]
-        if then != now:
-            if isinstance(then, dict):
-                then, now = ({k: v for k, v in d.items() if then.get(k) != about[name].get(k)} for d in (then, now))
-            raise UserError(f"{run.path} was started with {name} {then}, not {now}")
+    _check_same(run, before, about)
     here = environment()
-    for name, then, now in (
+    for name, was, now in (
         ("processes", before.get("world"), about["world"]),
         ("threads", before["environment"].get("threads"), here["threads"]),
         ("kernels", before["environment"].get("isa"), here["isa"]),
     ):
-        if then != now and (name != "kernels" or recipe.backend.startswith("native")):
+        if was != now and (name != "kernels" or recipe.backend.startswith("native")):
             warnings.warn(
-                f"{run.path} ran with {then} {name}, now {now}: results may differ in the last bits", stacklevel=2
+                f"{run.path} ran with {was} {name}, now {now}: results may differ in the last bits", stacklevel=2
             )
     run.write_json("run.json", before | {"resumed": [*before.get("resumed", []), here]})
+    run.write_json("recipe.json", recipe.to_json())
+
+
+def _check_same(run: RunDir, before: dict[str, Any], about: dict[str, Any]) -> None:
+    """Network, data, seed, teacher and first weights are those the run was started with."""
+    for name in ("model", "data", "seed", "teacher", "init"):
+        then, now = before.get(name), about[name]
+        if name == "data" and "test_images" not in then:  # an older run, which had the test images for validation
+            then = {key: value for key, value in then.items() if key != "val_images"}
+        if isinstance(then, dict):  # of facts that both know
+            then, now = ({key: d[key] for key in sorted(then.keys() & now.keys())} for d in (then, now))
+            then, now = ({key: d[key] for key in d if then[key] != now[key]} for d in (then, now))
+        if then != now:
+            raise UserError(f"{run.path} was started with {name} {then}, not {now}")
 
 
 def with_settings(recipe: Recipe | Steps, settings: dict[str, str]) -> Recipe | Steps:
-    """The recipe with `--set` applied; of a multi-step recipe `stepN.key` changes one step, `key` all."""
+    """The recipe with `key=value` texts applied; of a multi-step recipe `stepN.key` changes one step, `key` all."""
     if isinstance(recipe, Recipe):
         return recipe.changed(settings)
     names = [f"step{number}" for number in range(len(recipe.steps))]

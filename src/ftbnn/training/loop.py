@@ -8,25 +8,38 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-from ftbnn import _native
 from ftbnn.data.batches import Batch, Batches
-from ftbnn.errors import Stopped, UserError
-from ftbnn.nn import set_backend
+from ftbnn.data.own import LoaderBatches
+from ftbnn.errors import Stopped, UserError, first_line
+from ftbnn.nn import set_progress, use_backend
+from ftbnn.nn.layer import lay_out, records
+from ftbnn.nn.native import release_memory
 from ftbnn.training import checkpoint
 from ftbnn.training.diagnose import Diverged, explain, first_bad_number
 from ftbnn.training.distributed import World
 from ftbnn.training.optim import learning_rate, optimizer
+from ftbnn.training.options import Options
 from ftbnn.training.progress import Progress
 from ftbnn.training.recipe import Recipe
-from ftbnn.training.record import Flips, Recorder, slopes
-from ftbnn.training.run import ModelSpec, RunDir
+from ftbnn.training.record import Flips, Recorder
+from ftbnn.training.run import RunDir
 from ftbnn.training.scores import Sums, evaluate, hits
 from ftbnn.training.signals import StopSignals
 from ftbnn.training.task import Task
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The batches of a run: `val` chooses between epochs, `test` is looked at once, at the end."""
+
+    train: Batches | LoaderBatches
+    val: Batches | LoaderBatches | None
+    test: Batches | LoaderBatches | None
 
 
 @dataclass
@@ -37,6 +50,8 @@ class Position:
     step: int = 0
     sums: Sums = field(default_factory=Sums)
     best_top1: float = -1.0
+    best_epoch: int = 0  # epochs done when it was
+    is_over: bool = False  # a callback, or lost patience, has ended the run early
     corrupt: list[str] = field(default_factory=list)
     row: dict[str, Any] = field(default_factory=dict)  # of the last epoch done
 
@@ -47,29 +62,24 @@ class Loop:
     def __init__(
         self,
         network: nn.Module,
-        train: Batches,
-        val: Batches,
+        splits: Splits,
         recipe: Recipe,
         run: RunDir,
+        options: Options,
         *,
         world: World,
         device: torch.device,
-        teacher: nn.Module | None = None,
-        model_spec: ModelSpec,
-        save_every: int = 0,
-        save_minutes: float = 10.0,
-        log_every: int = 50,
-        max_corrupt: float = 0.01,
-        quiet: bool = False,
     ) -> None:
-        self.recipe, self.run_dir, self.world, self.device = recipe, run, world, device
-        self.train_batches, self.val_batches, self.model_spec = train, val, model_spec
-        self.save_every, self.save_seconds, self.log_every = save_every, 60 * save_minutes, log_every
-        self.max_corrupt, self.quiet = max_corrupt, quiet or not world.is_first
+        self.recipe, self.run_dir, self.options, self.world, self.device = recipe, run, options, world, device
+        self.splits = splits
         self.memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.network = network.to(device).to(memory_format=self.memory_format)  # type: ignore[call-overload]
-        set_backend(self.network, "torch" if recipe.backend == "auto" else recipe.backend)
-        self.task = Task(recipe, self.network, teacher.to(device) if teacher is not None else None)
+        if recipe.backend.startswith("native"):
+            lay_out(self.network)
+        self.optimizer = (options.optimizer or (lambda it: optimizer(it, recipe)))(self.network)
+        self.scheduler = None if options.scheduler is None else options.scheduler(self.optimizer)
+        teacher = None if options.teacher is None else options.teacher.to(device)
+        self.task = Task(recipe, self.network, teacher, options.loss)
         self.parallel: DistributedDataParallel | None = None
         if world.size > 1:
             self.parallel = DistributedDataParallel(
@@ -78,46 +88,49 @@ class Loop:
         self.model: nn.Module = self.parallel or self.network
         if recipe.compile:
             self.model = torch.compile(self.model)  # type: ignore[assignment]
-        self.optimizer = optimizer(self.network, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
         self.at = Position()
         self.flips = Flips(self.network)
         self.saved_at = time.monotonic()
 
     def run(self, stop: StopSignals, *, resume: bool) -> dict[str, Any]:
-        """Trains to the last epoch; returns the last epoch's row."""
+        """Trains to the last epoch; returns the scores of the chosen weights on all splits."""
         if resume:
             state = checkpoint.load(self.run_dir.last) if self.world.is_first else None
             self._restore(self.world.share(state))
         self.recorder = None
         if self.world.is_first:
             self.recorder = Recorder(self.run_dir.path, after_step=self._global_step(), epochs=self.at.epoch)
-        images = len(self.train_batches.split)
+        images = self.splits.train.images
         seen = self.at.epoch * images + int(self.at.sums.images)
-        self.progress = Progress(self.recipe.epochs * images, seen, quiet=self.quiet)
+        self.progress = Progress(self.recipe.epochs * images, seen, quiet=self.options.quiet or not self.world.is_first)
         try:
-            while self.at.epoch < self.recipe.epochs:
-                started, seen_before = time.monotonic(), self.at.sums.images
-                self._train_epoch(stop)
-                seconds = time.monotonic() - started
-                self._finish_epoch(seconds, (self.at.sums.images - seen_before) / seconds)
-                self._stop_if_asked(self.world.sum([float(stop.received)], self.device)[0], stop)
+            with use_backend(self.recipe.backend):  # type: ignore[arg-type]
+                while self.at.epoch < self.recipe.epochs and not self.at.is_over:
+                    started, seen_before = time.monotonic(), self.at.sums.images
+                    self._train_epoch(stop)
+                    seconds = time.monotonic() - started
+                    self._finish_epoch(seconds, (self.at.sums.images - seen_before) / seconds)
+                    self._stop_if_asked(self.world.sum([float(stop.received)], self.device)[0], stop)
+                return self._finish()
         finally:
             self.progress.close()
-            self.task.close()
             if self.recorder is not None:
                 self.recorder.close()
-        return self.at.row
+
+    def close(self) -> None:
+        """Takes what was hung on the user's networks off again."""
+        self.task.close()
 
     def _train_epoch(self, stop: StopSignals) -> None:
-        self.network.train()
-        _native.training.release_blocks()  # before workers are forked: pages that they share are copied when written
+        _train_mode(self.network)
+        set_progress(self.network, self.at.epoch / self.recipe.epochs)
+        release_memory()  # before workers are forked: pages that they share are copied when written
         epoch, finished = self.at.epoch, time.monotonic()
-        for batch in self.train_batches.epoch(epoch, start=self.at.step):
-            rate = learning_rate(self.recipe, self._global_step(), len(self.train_batches))
-            loss, top1, top5 = self._step(batch, rate)
-            due = time.monotonic() - self.saved_at > self.save_seconds
-            count = float(len(batch))
+        for batch in self.splits.train.epoch(epoch, start=self.at.step):
+            rate = self._rate()
+            loss, top1, top5, count = self._step(batch, rate)
+            due = time.monotonic() - self.saved_at > 60 * self.options.save_minutes
             own = [loss * count, top1, top5, count, float(stop.received), float(due), float(len(batch.corrupt))]
             *sums, stopping, saving, corrupt = self.world.sum(own, self.device)
             self.at.sums.add(sums)
@@ -127,28 +140,35 @@ class Loop:
             now = Sums(*sums).means("")
             self.progress.advance(int(sums[3]), f"epoch {epoch + 1}/{self.recipe.epochs}  loss {now['loss']:.3f}")
             pace, finished = sums[3] / max(time.monotonic() - finished, 1e-9), time.monotonic()
-            if self.at.step % self.log_every == 0 and self.recorder is not None:
+            if self.at.step % self.options.log_every == 0 and self.recorder is not None:
                 where = {"kind": "step", "epoch": epoch, "step": self._global_step()}
                 self.recorder.write(where | now | {"lr": rate, "images_per_s": pace})
-            if stopping or saving or (self.save_every and self.at.step % self.save_every == 0):
+            every = self.options.save_every
+            if stopping or saving or (every and self.at.step % every == 0):
                 self._save_last()
             self._stop_if_asked(stopping, stop)
+
+    def _rate(self) -> float:
+        if self.scheduler is not None or self.options.optimizer is not None:
+            return float(self.optimizer.param_groups[0]["lr"])
+        return learning_rate(self.recipe, self._global_step(), len(self.splits.train))
 
     def _stop_if_asked(self, asked: float, stop: StopSignals) -> None:
         """Ends a run that is saved. All processes see the same `asked`; a finished run has nothing to stop."""
         if asked and self.at.epoch < self.recipe.epochs:
             raise Stopped(
-                stop.received or 15, f"epoch {self.at.epoch + 1}, step {self.at.step} of {len(self.train_batches)}"
+                stop.received or 15, f"epoch {self.at.epoch + 1}, step {self.at.step} of {len(self.splits.train)}"
             )
 
-    def _step(self, batch: Batch, rate: float) -> tuple[float, float, float]:
-        """One optimizer step; returns the mean loss and the hits of this process's images."""
+    def _step(self, batch: Batch, rate: float) -> tuple[float, float, float, float]:
+        """One optimizer step; the mean loss, the hits and the number of this process's images in it."""
         if not len(batch) or (len(batch) == 1 and batch.corrupt):
             if self.world.size == 1:
-                return 0.0, 0.0, 0.0
+                return 0.0, 0.0, 0.0, 0.0
             batch = self._stand_in()
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        if self.scheduler is None and self.options.optimizer is None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         total = top1 = top5 = 0.0
         for images, labels, is_last in self._micro_batches(batch):
@@ -166,7 +186,7 @@ class Loop:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return (total, top1, top5) if batch.share else (0.0, 0.0, 0.0)
+        return (total, top1, top5, float(len(batch))) if batch.share else (0.0, 0.0, 0.0, 0.0)
 
     def _loss(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         try:
@@ -178,19 +198,20 @@ class Loop:
 
     def _check_loss(self, loss: float, batch: Batch, rate: float) -> None:
         """Ends the run, in all processes, if one has a loss that is not a number or has exploded."""
-        bad = not loss <= self.recipe.max_loss  # true for NaN as well
-        if not self.world.sum([float(bad)], self.device)[0]:
+        is_bad = not loss <= self.recipe.max_loss  # true for NaN as well
+        if not self.world.sum([float(is_bad)], self.device)[0]:
             return
-        story = (loss, *explain(self.network, self._on_device(batch.images))) if bad else None
-        loss, where, advice = next(told for told in self.world.gather(story) if told is not None)
+        divergence = (loss, *explain(self.network, self._on_device(batch.images))) if is_bad else None
+        loss, where, advice = next(found for found in self.world.gather(divergence) if found is not None)
         step = f"epoch {self.at.epoch + 1}, step {self.at.step + 1} (lr {rate:.3g})"
         raise self._diverged(f"the loss is {loss:g} at {step}; {where}", advice)
 
     def _check_weights(self) -> None:
-        """What is not finite is never saved."""
-        if (name := first_bad_number(self.network)) is not None:
+        """What is not finite, in any process, is never saved."""
+        bad = next((name for name in self.world.gather(first_bad_number(self.network)) if name is not None), None)
+        if bad is not None:
             where = f"epoch {self.at.epoch + 1}, after step {self.at.step}"
-            raise self._diverged(f"{name} is not finite at {where}", "try a lower rate (--set lr=...)")
+            raise self._diverged(f"{bad} is not finite at {where}", "try a lower rate (lr)")
 
     def _diverged(self, what: str, advice: str) -> Diverged:
         kept = f"{self.run_dir.last} is from before" if self.run_dir.last.exists() else "nothing was saved yet"
@@ -205,7 +226,7 @@ class Loop:
 
     def _stand_in(self) -> Batch:
         """Two black images of no weight: all of this process's were corrupt, but the others wait for its gradients."""
-        spec = self.train_batches.spec
+        spec = self.splits.train.spec
         if spec is None:
             raise UserError("the data set is too small for this many processes: one of them has no image")
         images = torch.zeros(2, spec.channels, spec.image_size, spec.image_size)
@@ -219,67 +240,110 @@ class Loop:
     def _on_device(self, images: Tensor) -> Tensor:
         return images.to(self.device, non_blocking=True, memory_format=self.memory_format)
 
-    def _finish_epoch(self, seconds: float, pace: float) -> None:
-        _native.training.release_blocks()
+    def _evaluate(self, batches: Batches | LoaderBatches, prefix: str) -> dict[str, Any]:
         scores = evaluate(
             self.network,
-            self.val_batches,
+            batches,
             device=self.device,
+            prefix=prefix,
+            loss=self.options.loss,
             world=self.world,
             autocast=self._autocast,
             memory_format=self.memory_format,
         )
-        unreadable = scores.pop("val_corrupt")
+        self._note_corrupt(scores.pop("corrupt"))
+        return scores
+
+    def _finish_epoch(self, seconds: float, pace: float) -> None:
+        release_memory()
+        self.world.share_buffers(self.network)
+        scores = {} if self.splits.val is None else self._evaluate(self.splits.val, "val_")
         self._check_weights()
-        self._note_corrupt(unreadable)
         row: dict[str, Any] = {
             "kind": "epoch",
             "epoch": self.at.epoch,
             "step": self._global_step(),
             **self.at.sums.means("train_"),
             **scores,
-            "lr": learning_rate(self.recipe, self._global_step() - 1, len(self.train_batches)),
+            "lr": self._last_rate(),
             "images_per_s": pace,
             "seconds": seconds,
             "corrupt": len(self.at.corrupt),
             "flips": self.flips.ratios(),
-            "slopes": slopes(self.network),
+            "records": records(self.network),
         }
         if self.recorder is not None:
             self.recorder.write(row)
-        self.progress.say(
-            f"epoch {self.at.epoch + 1:>3}/{self.recipe.epochs}  train loss {row['train_loss']:.4f} "
-            f"top-1 {row['train_top1']:.2f}  test loss {row['val_loss']:.4f} top-1 {row['val_top1']:.2f}  "
-            f"{pace:.0f} img/s"
-        )
-        best = max(scores["val_top1"], self.at.best_top1)
-        is_best = best > self.at.best_top1
-        self.at = Position(epoch=self.at.epoch + 1, best_top1=best, corrupt=self.at.corrupt, row=row)
+        self._say_epoch(row)
+        if self.scheduler is not None:
+            self.scheduler.step()
+        top1 = scores.get("val_top1", -1.0) if self.options.loss is None else -scores.get("val_loss", 0.0)
+        is_best = bool(scores) and (top1 > self.at.best_top1 or not self.at.best_epoch)
+        done = self.at.epoch + 1
+        best = (top1, done) if is_best else (self.at.best_top1, self.at.best_epoch)
+        self.at = Position(done, best_top1=best[0], best_epoch=best[1], corrupt=self.at.corrupt, row=row)
         if is_best and self.world.is_first:
             checkpoint.save(self.run_dir.best, self._weights() | {"scores": scores})
+        has_lost_patience = 0 < self.recipe.patience <= done - best[1] and bool(best[1])
+        wishes = [callback(row, self.network) for callback in self.options.callbacks]  # all of them, in any case
+        self.at.is_over = self.world.share(has_lost_patience or any(wishes))
         self._save_last()
+
+    def _last_rate(self) -> float:
+        if self.scheduler is not None or self.options.optimizer is not None:
+            return self._rate()
+        return learning_rate(self.recipe, self._global_step() - 1, len(self.splits.train))
+
+    def _say_epoch(self, row: dict[str, Any]) -> None:
+        text = f"epoch {row['epoch'] + 1:>3}/{self.recipe.epochs}  train loss {row['train_loss']:.4f}"
+        if self.options.loss is None:
+            text += f" top-1 {row['train_top1']:.2f}"
+        if "val_loss" in row:
+            text += f"  validation loss {row['val_loss']:.4f}"
+            text += f" top-1 {row['val_top1']:.2f}" if self.options.loss is None else ""
+        self.progress.say(f"{text}  {row['images_per_s']:.0f} img/s")
+
+    def _finish(self) -> dict[str, Any]:
+        """Looks at the test split once, with the chosen weights: the best epoch's, or the last where none was chosen."""
+        row = self.at.row
+        scores: dict[str, Any] = {"epoch": self.at.epoch, "chosen": "last epoch"}
+        if self.at.best_epoch:
+            best = self.world.share(checkpoint.load(self.run_dir.best) if self.world.is_first else None)
+            scores = {"epoch": best["epoch"], "chosen": "best on validation", **best["scores"]}
+            last = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
+            self.network.load_state_dict(best["model"])
+        if self.splits.test is not None:
+            scores |= self._evaluate(self.splits.test, "test_")
+        if self.at.best_epoch:
+            self.network.load_state_dict(last)
+        scores |= {key: row[key] for key in ("train_loss", "train_top1", "images_per_s") if key in row}
+        if self.world.is_first:
+            self.run_dir.write_json("scores.json", scores)
+        return scores
 
     def _note_corrupt(self, paths: list[str]) -> None:
         for path in paths:
             if path not in self.at.corrupt:
                 self.at.corrupt.append(path)
                 self.progress.say(f"skipped a corrupt image: {path}")
-        images = len(self.train_batches.split) + len(self.val_batches.split)
-        if len(self.at.corrupt) > self.max_corrupt * images:
+        splits = (self.splits.train, self.splits.val, self.splits.test)
+        images = sum(batches.images for batches in splits if batches is not None)
+        if len(self.at.corrupt) > self.options.max_corrupt * images:
             raise UserError(
-                f"{len(self.at.corrupt)} of {images} images are corrupt, more than --max-corrupt "
-                f"{self.max_corrupt:g} allows; the last is {self.at.corrupt[-1]}"
+                f"{len(self.at.corrupt)} of {images} images are corrupt, more than the share of "
+                f"{self.options.max_corrupt:g} that is allowed (max_corrupt); the last is {self.at.corrupt[-1]}"
             )
 
     def _global_step(self) -> int:
-        return self.at.epoch * len(self.train_batches) + self.at.step
+        return self.at.epoch * len(self.splits.train) + self.at.step
 
     def _weights(self) -> dict[str, Any]:
+        spec = self.splits.train.spec
         return {
             "model": self.network.state_dict(),
-            "model_spec": asdict(self.model_spec),
+            "model_spec": asdict(self.options.model),
             "recipe": self.recipe.to_json(),
-            "spec": asdict(self.train_batches.spec) if self.train_batches.spec is not None else None,
+            "spec": None if spec is None else asdict(spec),
             "epoch": self.at.epoch,
         }
 
@@ -291,11 +355,12 @@ class Loop:
         if self.world.is_first:
             state = self._weights() | {
                 "optimizer": self.optimizer.state_dict(),
+                "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
                 "scaler": self.scaler.state_dict(),
                 "position": asdict(self.at),
                 "flips": self.flips.state(),
                 "random": states,
-                "seed": self.train_batches.seed,
+                "seed": self.options.seed,
             }
             checkpoint.save(self.run_dir.last, state)
         self.world.barrier()
@@ -304,12 +369,24 @@ class Loop:
         try:
             self.network.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
+            if self.scheduler is not None:
+                self.scheduler.load_state_dict(state["scheduler"])
             self.scaler.load_state_dict(state["scaler"])
             position = state["position"]
             self.at = Position(**{**position, "sums": Sums(**position["sums"])})
             self.flips.restore(state["flips"])
             if len(state["random"]) == self.world.size:
                 checkpoint.restore_random_state(state["random"][self.world.rank])
-        except (RuntimeError, ValueError, KeyError, TypeError) as error:
-            reason = (str(error).splitlines() or [""])[0]
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = first_line(error)
             raise UserError(f"{self.run_dir.last} belongs to another network or is incomplete: {reason}") from error
+
+
+def _train_mode(network: nn.Module) -> None:
+    """Training mode, but for BatchNorms that are frozen: their statistics are part of what must not move."""
+    network.train()
+    for module in network.modules():
+        if isinstance(module, BatchNorm):
+            own = list(module.parameters(recurse=False))
+            if own and not any(parameter.requires_grad for parameter in own):
+                module.eval()

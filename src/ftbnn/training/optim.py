@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from ftbnn.errors import UserError
 from ftbnn.training.recipe import Recipe
 
 
@@ -17,6 +18,8 @@ def optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
         for parameter in module.parameters(recurse=False)
     }
     parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise UserError("there is nothing to train: every parameter of the network is frozen")
     groups = [
         {"params": [p for p in parameters if id(p) in decayed], "weight_decay": recipe.weight_decay},
         {"params": [p for p in parameters if id(p) not in decayed], "weight_decay": 0.0},

@@ -31,6 +31,23 @@ RANGES: dict[str, tuple[float, float]] = {
     "attention": (0, 1e6),
     "clip_norm": (0, 1e9),
     "max_loss": (1e-6, 1e30),
+    "validation": (0, 0.9),
+    "patience": (0, 1e6),
+}
+# What people call a setting elsewhere.
+ALSO_CALLED = {
+    "learning_rate": "lr",
+    "rate": "lr",
+    "batch": "batch_size",
+    "bs": "batch_size",
+    "epoch": "epochs",
+    "wd": "weight_decay",
+    "l2": "weight_decay",
+    "smoothing": "label_smoothing",
+    "scheduler": "schedule",
+    "gamma": "decay",
+    "amp": "precision",
+    "early_stopping": "patience",
 }
 
 
@@ -38,7 +55,7 @@ RANGES: dict[str, tuple[float, float]] = {
 class Recipe:
     """The paper's naive recipe by default; a variant is `dataclasses.replace(recipe, ...)`."""
 
-    name: str
+    name: str = "own"
     epochs: int = 60
     batch_size: int = 256
     lr: float = 0.01
@@ -58,6 +75,8 @@ class Recipe:
     channels_last: bool = False
     compile: bool = False
     backend: Backend = "auto"  # of the binary blocks; auto: native on a CPU that has the kernels, else torch
+    validation: float = 0.1  # share of the training images held out to choose the best epoch, where data bring no split
+    patience: int = 0  # epochs without a better one after which training stops; 0: never
     accumulate: int = 1  # micro-batches per step; batch_size counts the whole step
     clip_norm: float = 0.0  # 0: no clipping
     max_loss: float = 1000.0  # a larger loss counts as exploded
@@ -72,6 +91,8 @@ class Recipe:
                 and value not in choices
             ):
                 raise unknown(field.name, str(value), choices)
+            if hints[field.name] in (int, float, bool) and not _is(value, hints[field.name]):
+                raise UserError(f"{field.name} is {_kind(hints[field.name])}, not {value!r}")
         for name, (least, most) in RANGES.items():
             value = getattr(self, name)
             if not least <= value <= most:
@@ -90,7 +111,7 @@ class Recipe:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Recipe:
-        values = {"backend": "torch", **values}  # what there was before recipes named it
+        values = {"backend": "torch", "validation": 0.0, **values}  # what there was before recipes named it
         known = {field.name for field in dataclasses.fields(cls)}
         if stray := set(values) - known:
             raise UserError(f"this version knows no recipe setting {', '.join(sorted(stray))}")
@@ -105,11 +126,13 @@ class Recipe:
         values: dict[str, Any] = {}
         for key, text in settings.items():
             if key not in hints or key == "name":
+                if key in ALSO_CALLED:
+                    raise UserError(f"unknown recipe setting {key!r}; it is called {ALSO_CALLED[key]}")
                 raise unknown("recipe setting", key, [name for name in hints if name != "name"])
             values[key] = _read(key, text, hints[key])
         changed = dataclasses.replace(self, **values)
         if changed.schedule != "multi-step" and (idle := {"milestones", "decay"} & values.keys()):
-            raise UserError(f"schedule={changed.schedule} has no {' and '.join(idle)}; --set schedule=multi-step has")
+            raise UserError(f"schedule={changed.schedule} has no {' and '.join(idle)}; schedule=multi-step has")
         return changed
 
     def difference(self, other: Recipe) -> list[str]:
@@ -127,11 +150,18 @@ def _read(key: str, text: str, kind: Any) -> Any:
         if kind == tuple[float, ...]:
             return tuple(float(part) for part in text.split(",") if part)
     except (ValueError, KeyError):
-        expected = getattr(kind, "__name__", "a list of numbers")
-        raise UserError(
-            f"{key}={text} cannot be read: {key} is {'a ' if kind is not int else 'an '}{expected}"
-        ) from None
+        raise UserError(f"{key}={text} cannot be read: {key} is {_kind(kind)}") from None
     return text
+
+
+def _is(value: Any, kind: type) -> bool:
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    return isinstance(value, int | float) if kind is float else isinstance(value, int)
+
+
+def _kind(kind: Any) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "a list of numbers")
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:
@@ -140,7 +170,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise UserError(f"--set takes KEY=VALUE, not {text!r}")
+            raise UserError(f"a setting is KEY=VALUE, not {text!r}")
         settings[key.strip()] = value.strip()
     return settings
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ftbnn.errors import UserError
 from ftbnn.files import write_atomically
-from ftbnn.nn import BConv, FPReLU
+from ftbnn.nn.layer import layers
 
 
 class Recorder:
@@ -37,9 +37,7 @@ class Recorder:
             with self.path.open("a") as file:
                 file.write(json.dumps(row) + "\n")
         except OSError as error:
-            raise UserError(
-                f"cannot write {self.path}: {error.strerror or error}; go on later with --resume"
-            ) from error
+            raise UserError(f"cannot write {self.path}: {error.strerror or error}; resume it later") from error
         with self._forgiving():
             for key, value in _flat(row) if self.board is not None else ():
                 self.board.add_scalar(f"{row['kind']}/{key}", value, row["step"])
@@ -89,20 +87,20 @@ def read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _signs(network: nn.Module) -> dict[str, Tensor]:
+    found = ((name, layer.weight_signs()) for name, layer in layers(network))
+    return {name: signs.cpu() for name, signs in found if signs is not None}
+
+
 class Flips:
     """The share of binary weights whose sign changed since the last look, per layer."""
 
     def __init__(self, network: nn.Module) -> None:
-        self.layers = {name: m for name, m in network.named_modules() if isinstance(m, BConv) and m.mode == "binary"}
-        self.signs = {name: self._signs(layer) for name, layer in self.layers.items()}
-
-    @staticmethod
-    def _signs(layer: BConv) -> Tensor:
-        return torch.cat([layer.proxies(part).detach().flatten() > 0 for part in layer.parts]).cpu()
+        self.network, self.signs = network, _signs(network)
 
     def ratios(self) -> dict[str, float]:
         """Looks, compares and remembers."""
-        now = {name: self._signs(layer) for name, layer in self.layers.items()}
+        now = _signs(self.network)
         ratios = {name: (signs != self.signs[name]).float().mean().item() for name, signs in now.items()}
         self.signs = now
         return ratios
@@ -115,16 +113,3 @@ class Flips:
         for name, packed in state.items():
             bits = np.unpackbits(packed.numpy(), count=len(self.signs[name]))
             self.signs[name] = torch.from_numpy(bits.astype(bool))
-
-
-def slopes(network: nn.Module) -> dict[str, dict[str, float]]:
-    """Mean, least and greatest slope of every FPReLU, left and right."""
-    return {
-        name: {
-            f"{side}_{what}": getattr(slope, what)().item()
-            for side, slope in (("left", layer.left.detach()), ("right", layer.right.detach()))
-            for what in ("mean", "min", "max")
-        }
-        for name, layer in network.named_modules()
-        if isinstance(layer, FPReLU)
-    }

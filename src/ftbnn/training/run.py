@@ -3,48 +3,30 @@
 run.json        model, data, seed, environment, commit       recipe.json   the resolved recipe
 metrics.jsonl   one row per epoch and per N steps            tensorboard/  the same, for TensorBoard
 last.pt         everything needed to go on                   best.pt       the weights of the best epoch
+scores.json     of the chosen weights on all splits          best.ftbnn    of a network made in Python: its file
 .lock           held by the process that trains
 """
 
 import json
-import os
-import platform
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ftbnn import _native
-from ftbnn.errors import UserError
+from ftbnn import machine
+from ftbnn.data.source import Spec
+from ftbnn.errors import UserError, first_line
 from ftbnn.files import locked, write_atomically
-from ftbnn.models import build
-from ftbnn.models.own import is_own, load_own
-from ftbnn.nn import BConv, Sign
+from ftbnn.models.spec import ModelSpec
+from ftbnn.nn import set_mode
 from ftbnn.training import checkpoint
-from ftbnn.training.backend import isa
 from ftbnn.training.recipe import Recipe
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """How a network was made, so that it can be made again. `name` is empty for a module handed over in Python."""
-
-    name: str
-    settings: dict[str, Any]
-
-    def build(self) -> nn.Module:
-        if not self.name:
-            raise UserError("this run's network was made in Python; build it there and load the weights from best.pt")
-        given = {key: value for key, value in self.settings.items() if value is not None}
-        return load_own(self.name, **given) if is_own(self.name) else build(self.name, **given)
 
 
 @dataclass(frozen=True)
@@ -65,6 +47,10 @@ class RunDir:
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
+    @property
+    def file(self) -> Path:
+        return self.path / "best.ftbnn"
+
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         write_atomically(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
 
@@ -82,6 +68,10 @@ class RunDir:
 
     def recipe(self) -> Recipe:
         return Recipe.from_json(self.read_json("recipe.json"))
+
+    def scores(self) -> dict[str, Any]:
+        """Of the chosen weights on the splits there are; empty before the run's end."""
+        return self.read_json("scores.json") if (self.path / "scores.json").exists() else {}
 
     @property
     def has_run(self) -> bool:
@@ -104,16 +94,18 @@ class RunDir:
         """For one process at a time: two would overwrite each other's checkpoints and mix their metrics."""
         with locked(self.path / ".lock", wait=False) as is_ours:
             if not is_ours:
-                raise UserError(f"another process is training in {self.path}; wait for it, or choose another --out")
+                raise UserError(f"another process is training in {self.path}; wait for it, or choose another directory")
             yield
 
+    def check_new(self) -> None:
+        """A run that is there already is never overwritten."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file; a run needs a directory")
+        if self.has_run:
+            raise UserError(f"{self.path} holds a run already: resume it, or choose another directory")
+
     def create(self) -> None:
-        """Makes the directory. A run that is there already is never overwritten."""
         try:
-            if self.path.exists() and not self.path.is_dir():
-                raise UserError(f"{self.path} is a file; --out takes a directory for the run")
-            if self.has_run:
-                raise UserError(f"{self.path} holds a run already: go on with --resume, or choose another --out")
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot create {self.path}: {error.strerror or error}") from error
@@ -128,40 +120,17 @@ def run_of(path: Path) -> Path:
 
 def environment() -> dict[str, Any]:
     """What a result may depend on beside the recipe."""
-    packages = ("ftbnn", "torch", "numpy", "pillow")
-    return {
+    return machine.describe() | {
         "command": shlex.join(["ftbnn", *sys.argv[1:]]),
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": {name: metadata.version(name) for name in packages},
-        "cpu": _native.cpu_name(),
-        "isa": isa(),
+        "commit": machine.commit(),
         "threads": torch.get_num_threads(),
-        "cores": len(os.sched_getaffinity(0)),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 
 
-def _commit() -> str | None:
-    """The commit of the sources that run, with `+` if they were changed; None outside a checkout."""
-    here = Path(__file__).parent
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD") + (
-            "+" if git("status", "--porcelain", "--untracked-files=no", str(here)) else ""
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
 def load_state(path: str | Path) -> dict[str, Any]:
-    """The checkpoint of a run directory (its best epoch) or of a file; its `path` is that of the file.
+    """The checkpoint of a run directory (its best epoch, or its last where none was chosen) or of a file; its `path` is
+    that of the file.
 
     Of a multi-step run that is the last step's; one whose weights are real still has no binary network to give.
     """
@@ -170,31 +139,53 @@ def load_state(path: str | Path) -> dict[str, Any]:
         run = RunDir(path).last_step
         if run.path != path and run.recipe().weights == "real":
             raise UserError(f"{path} is at {run.path.name}, where weights are real; wait, or give {run.best}")
-        path = run.best
+        path = run.best if run.best.exists() or not run.last.exists() else run.last
     state = checkpoint.load(path)
     if not {"model", "model_spec", "recipe", "spec", "epoch"} <= set(state):
         raise UserError(f"{path} is not a checkpoint of a training run")
     return state | {"path": str(path)}
 
 
-def load_network(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
-    """The trained network of a run directory or of a checkpoint file, as `load_state` finds it, and its checkpoint."""
+@dataclass(frozen=True)
+class Run:
+    """A run read back: its network with the chosen weights, their scores, and what the images are."""
+
+    network: nn.Module
+    scores: dict[str, Any]
+    spec: Spec | None
+    recipe: Recipe
+    state: dict[str, Any]  # the checkpoint
+
+    @property
+    def name(self) -> str:
+        """Of the network, or of the run's directory."""
+        return self.state["model_spec"]["name"] or run_of(Path(self.state["path"])).name
+
+
+def load_run(path: str | Path, network: nn.Module | None = None) -> Run:
+    """The run of a directory, as `load_state` finds its weights, or of a checkpoint file.
+
+    A network that was made in Python must be handed over, of any weights: nothing in a run is executed.
+    """
     state = load_state(path)
-    spec = ModelSpec(**state["model_spec"])
-    network = spec.build()
+    made = ModelSpec(**state["model_spec"])
+    if network is None:
+        if not made.name:
+            raise UserError(f"the network of {path} was made in Python: hand it over, load_run(path, network)")
+        network = made.build()
     try:
         network.load_state_dict(state["model"])
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"the weights of {state['path']} do not fit {spec.name}: {reason}") from error
-    apply_modes(network, Recipe.from_json(state["recipe"]))
-    return network.eval(), state
+        what = made.name or "this network"
+        raise UserError(f"the weights of {state['path']} do not fit {what}: {first_line(error)}") from error
+    recipe = Recipe.from_json(state["recipe"])
+    apply_modes(network, recipe)
+    spec = None if state["spec"] is None else Spec.from_json(state["spec"])
+    scores = RunDir(Path(state["path"]).parent).scores() or state.get("scores", {})
+    return Run(network.eval(), scores, spec, recipe, state)
 
 
 def apply_modes(network: nn.Module, recipe: Recipe) -> None:
     """Sets which parts are binary, where the recipe says so."""
-    for module in network.modules():
-        if isinstance(module, Sign) and recipe.activations != "model":
-            module.mode = recipe.activations
-        elif isinstance(module, BConv) and recipe.weights != "model":
-            module.mode = recipe.weights
+    wanted = {"activations": recipe.activations, "weights": recipe.weights}
+    set_mode(network, **{role: None if mode == "model" else mode for role, mode in wanted.items()})

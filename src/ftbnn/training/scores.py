@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.data.batches import Batches
+from ftbnn.data.own import LoaderBatches
 from ftbnn.errors import UserError
 from ftbnn.training.distributed import World
 
@@ -37,13 +38,20 @@ class Sums:
 
 
 def hits(logits: Tensor, labels: Tensor) -> tuple[float, float]:
-    """How many labels are the best guess, and among the best five."""
+    """How many labels are the best guess, and among the best five; none of labels that are not class numbers."""
+    if logits.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
+        return 0.0, 0.0
     ranked = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels.unsqueeze(1)
     return float(ranked[:, 0].sum()), float(ranked.any(dim=1).sum())
 
 
 def check_labels(labels: Tensor, logits: Tensor) -> None:
     """A label the network has no output for is the user's mistake; on a GPU its own check stands for this one."""
+    if logits.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
+        raise UserError(
+            f"cross-entropy wants scores (N, classes) and class numbers (N), not {tuple(logits.shape)} and "
+            f"{tuple(labels.shape)} of {labels.dtype}; give a loss of your own"
+        )
     if (
         labels.device.type == "cpu"
         and len(labels)
@@ -57,14 +65,17 @@ def check_labels(labels: Tensor, logits: Tensor) -> None:
 @torch.no_grad()
 def evaluate(
     network: nn.Module,
-    batches: Batches,
+    batches: Batches | LoaderBatches,
     *,
     device: torch.device,
+    prefix: str = "test_",
+    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
     world: World | None = None,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     memory_format: torch.memory_format = torch.contiguous_format,
 ) -> dict[str, Any]:
-    """Scores over the whole split, every image once; `val_corrupt` lists the images that could not be read."""
+    """Scores over the whole split, every image once, their names with a prefix; `corrupt` lists the images that could
+    not be read."""
     world = world or World()
     world.share_buffers(network)
     network.eval()
@@ -76,12 +87,15 @@ def evaluate(
         labels = batch.labels.to(device)
         with autocast():
             logits = network(batch.images.to(device, memory_format=memory_format))
-        check_labels(labels, logits)
-        loss = nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
-        sums.add([float(loss), *hits(logits, labels), float(len(labels))])
+        if loss is None:
+            check_labels(labels, logits)
+            total_loss = float(nn.functional.cross_entropy(logits.float(), labels, reduction="sum"))
+        else:
+            total_loss = float(loss(logits, labels)) * len(labels)
+        sums.add([total_loss, *hits(logits, labels), float(len(labels))])
     total = Sums()
     total.add(world.sum([sums.loss, sums.top1, sums.top5, sums.images], device))
     if not total.images:
-        raise UserError("the test split has no image that can be read")
+        raise UserError("the split has no image that can be read")
     paths = sorted({path for part in world.gather(corrupt) for path in part})
-    return total.means("val_") | {"val_images": int(total.images), "val_corrupt": paths}
+    return total.means(prefix) | {f"{prefix}images": int(total.images), "corrupt": paths}

@@ -4,6 +4,8 @@ loss = ce * CE(logits, labels) + kl * KL(teacher || student) + attention * sum o
 A    = channel mean of squared activations at a stage's end, flattened, divided by its maximum per image
 """
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ from ftbnn.errors import UserError
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.scores import check_labels
 
-STAGES = (("stage1", "stage2", "stage3", "stage4"), ("layer1", "layer2", "layer3", "layer4"))
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def attention_map(features: Tensor) -> Tensor:
@@ -23,16 +25,27 @@ def attention_map(features: Tensor) -> Tensor:
     return energy / energy.amax(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
 
 
+STAGES = ("stage", "layer")  # how stages are called, with a number behind
+
+
+def _numbered(children: dict[str, nn.Module], word: str) -> list[nn.Module]:
+    """WORD1, WORD2 and so on, as far as they go."""
+    names = itertools.takewhile(children.__contains__, (f"{word}{number}" for number in itertools.count(1)))
+    return [children[name] for name in names]
+
+
 class _StageEnds:
-    """The outputs of a network's four stages during its last forward."""
+    """The outputs of a network's stages during its last forward."""
 
     def __init__(self, network: nn.Module, who: str) -> None:
         children = dict(network.named_children())
-        names = next((names for names in STAGES if all(name in children for name in names)), None)
-        if names is None:
-            raise UserError(f"attention matching needs a {who} with stages stage1..stage4 or layer1..layer4")
+        stages = next((found for word in STAGES if (found := _numbered(children, word))), None)
+        if stages is None:
+            raise UserError(
+                f"attention matching needs a {who} with children {' or '.join(f'{w}1, {w}2, ...' for w in STAGES)}"
+            )
         self.outputs: dict[int, Tensor] = {}
-        self.handles = [children[name].register_forward_hook(self._keep(k)) for k, name in enumerate(names)]
+        self.handles = [stage.register_forward_hook(self._keep(k)) for k, stage in enumerate(stages)]
 
     def _keep(self, index: int) -> Any:
         def hook(_: nn.Module, __: Any, output: Tensor) -> None:
@@ -49,10 +62,12 @@ class _StageEnds:
 class Task:
     """Turns a batch into a loss. `network` is the bare student (its stages are watched), `model` what is called."""
 
-    def __init__(self, recipe: Recipe, network: nn.Module, teacher: nn.Module | None = None) -> None:
+    def __init__(
+        self, recipe: Recipe, network: nn.Module, teacher: nn.Module | None = None, loss: Loss | None = None
+    ) -> None:
         if recipe.needs_teacher and teacher is None:
-            raise UserError(f"recipe {recipe.name} distils from a teacher: give --teacher RUN or a resnet18 .pth file")
-        self.recipe = recipe
+            raise UserError(f"recipe {recipe.name} distils from a teacher, which must be given")
+        self.recipe, self.own_loss = recipe, loss
         self.teacher = teacher.eval().requires_grad_(False) if teacher is not None and recipe.needs_teacher else None
         self.student_ends = self.teacher_ends = None
         if recipe.attention > 0 and self.teacher is not None:
@@ -63,8 +78,13 @@ class Task:
         """(loss, logits) of one batch."""
         recipe = self.recipe
         logits = model(images)
-        check_labels(labels, logits)
-        loss = recipe.ce * F.cross_entropy(logits.float(), labels, label_smoothing=recipe.label_smoothing)
+        if not isinstance(logits, Tensor):
+            raise UserError(f"the network gives a {type(logits).__name__}; it must give one tensor of scores per image")
+        if self.own_loss is not None:
+            loss = recipe.ce * self.own_loss(logits, labels)
+        else:
+            check_labels(labels, logits)
+            loss = recipe.ce * F.cross_entropy(logits.float(), labels, label_smoothing=recipe.label_smoothing)
         if self.teacher is None:
             return loss, logits
         with torch.no_grad():
@@ -86,12 +106,15 @@ class Task:
         if self.student_ends is None or self.teacher_ends is None:
             return 0.0
         total: Tensor | float = 0.0
-        for index, ours in self.student_ends.outputs.items():
-            theirs = self.teacher_ends.outputs[index]
+        student, teacher = self.student_ends.outputs, self.teacher_ends.outputs
+        if len(student) != len(teacher):
+            raise UserError(f"the student has {len(student)} stages, the teacher {len(teacher)}; use attention=0")
+        for index, ours in student.items():
+            theirs = teacher[index]
             if ours.shape[2:] != theirs.shape[2:]:
                 raise UserError(
                     f"stage {index + 1} of student and teacher differ in size: "
-                    f"{tuple(ours.shape[2:])} and {tuple(theirs.shape[2:])}; use the same stem, or --set attention=0"
+                    f"{tuple(ours.shape[2:])} and {tuple(theirs.shape[2:])}; use the same stem, or attention=0"
                 )
             total = total + F.mse_loss(attention_map(ours), attention_map(theirs))
         return self.recipe.attention * total

@@ -9,7 +9,7 @@ from ftbnn.bench import onednn, peers
 from ftbnn.bench.net import Comparison, compare, ratios
 from ftbnn.bench.rounds import Contender, interleave
 from ftbnn.cli.main import main
-from ftbnn.export import export
+from ftbnn.packing import pack
 from ftbnn.models import build
 
 KEYS = ["name", "engine", "precision", "isa", "threads", "batch", "median_ms", "min_ms", "images_per_s"]
@@ -120,7 +120,7 @@ def test_a_peer_that_is_not_installed_is_one_line(monkeypatch):
 
 def test_a_file_is_measured_beside_the_same_network(tmp_path, capsys):
     path = tmp_path / "mine.ftbnn"
-    export(
+    pack(
         build("ftbnn18-prelu", width=8, stem="small", classes=5).eval(), torch.zeros(1, 3, 16, 16), path, name="mine"
     )
     assert main(["bench", "net", str(path), "--rounds", "1", "--peers", "torch"]) == 0
@@ -135,7 +135,7 @@ def test_a_file_is_measured_beside_the_same_network(tmp_path, capsys):
 def test_two_of_one_name_are_two_networks(tmp_path):
     for width in (4, 8):
         network = build("ftbnn18", width=width, stem="small", classes=5).eval()
-        export(network, torch.zeros(1, 3, 16, 16), tmp_path / f"{width}.ftbnn", name="ftbnn18")
+        pack(network, torch.zeros(1, 3, 16, 16), tmp_path / f"{width}.ftbnn", name="ftbnn18")
     names = [str(tmp_path / f"{width}.ftbnn") for width in (4, 8)]
     result = compare(Comparison(names, peers=["torch"], rounds=1), lambda _: None)
     assert {row["name"] for row in result.rows if row["precision"] == "binary"} == set(names)

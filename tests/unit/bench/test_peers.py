@@ -9,8 +9,8 @@ from ftbnn.bench.graph_module import GraphModule
 from ftbnn.bench.peers.resnet18 import ResNet18
 from ftbnn.bench.subject import open_subject
 from ftbnn.errors import UserError
-from ftbnn.export import export
-from ftbnn.export.read import read_graph
+from ftbnn.packing import pack
+from ftbnn.packing.read import read_graph
 from ftbnn.models import build
 from ftbnn.nn import FPReLU
 from ftbnn.runtime import load
@@ -23,7 +23,7 @@ QUICK = [(name, stem) for name, stem in small_networks() if "34" not in name and
 def written(network, x, folder):
     """The network's file, and what PyTorch makes of x."""
     network = network.float().eval()
-    export(network, x.float(), folder / "network.ftbnn")
+    pack(network, x.float(), folder / "network.ftbnn")
     with torch.no_grad():
         return folder / "network.ftbnn", network(x.float()).flatten(1).numpy()
 

@@ -75,7 +75,7 @@ def test_zero_one_codes_follow_relus_and_nothing_else(name):
 def test_derived_zero_one_codes():
     module = build("ftbnn-d18-g3-v9", classes=3)
     zero_one = [path for path, m in module.named_modules() if isinstance(m, Sign) and m.zero_one]
-    assert zero_one == ["stage2.0.sign", "stage3.0.sign", "stage4.0.sign"]
+    assert zero_one == ["stage2.0.conv.input", "stage3.0.conv.input", "stage4.0.conv.input"]
 
 
 def test_derived_by_parameters_is_the_derived_by_name():

@@ -6,14 +6,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from arrays import dense_weight
+
 from ftbnn.errors import UserError
-from ftbnn.nn import BConv, ScaledBConv
+from ftbnn.nn import BConv, MeanScaledSigns, Signs
 
 
 def test_weights_are_plus_or_minus_one_and_zero_is_minus_one():
     conv = BConv(1, 1, kernel_size=(1, 3), padding=0)
     conv.weight.data = torch.tensor([[[[0.3, 0.0, -2.0]]]])
-    assert conv.dense_weight().flatten().tolist() == [1, -1, -1]
+    assert dense_weight(conv).flatten().tolist() == [1, -1, -1]
     assert conv(torch.tensor([[[[1.0, 10.0, 100.0]]]])).item() == 1 - 10 - 100
 
 
@@ -38,10 +40,10 @@ def test_input_gradient_is_that_of_a_convolution_with_the_signs():
 
 
 def test_real_mode_convolves_with_the_proxies():
-    conv = BConv(4, 6, groups=2, mode="real").double()
+    conv = BConv(4, 6, groups=2, signs=Signs(mode="real")).double()
     x = torch.randn(2, 4, 5, 5, dtype=torch.float64, requires_grad=True)
     assert torch.equal(conv(x), F.conv2d(x, conv.weight, padding=1, groups=2))
-    assert torch.autograd.gradcheck(lambda w: F.conv2d(x, conv.effective_weight(w), groups=2), (conv.weight,))
+    assert torch.autograd.gradcheck(lambda w: F.conv2d(x, conv.signs(w), groups=2), (conv.weight,))
 
 
 def test_initialisation_is_xavier_normal_with_gain_two():
@@ -64,18 +66,18 @@ def test_uneven_groups_keep_no_spare_weights():
     assert list(BConv(9, 9, groups=3).state_dict()) == ["weight"]
 
 
-@pytest.mark.parametrize("conv_type", [BConv, ScaledBConv])
-def test_deepcopy_pickle_and_state_dict(conv_type):
-    conv = conv_type(10, 11, groups=3)
+@pytest.mark.parametrize("signs", [Signs, MeanScaledSigns])
+def test_deepcopy_pickle_and_state_dict(signs):
+    conv = BConv(10, 11, groups=3, signs=signs())
     x = torch.randn(1, 10, 4, 4)
-    restored = conv_type(10, 11, groups=3)
+    restored = BConv(10, 11, groups=3, signs=signs())
     restored.load_state_dict(conv.state_dict())
     for twin in (copy.deepcopy(conv), pickle.loads(pickle.dumps(conv)), restored):
         assert torch.equal(twin(x), conv(x))
 
 
 def test_scaled_convolution_multiplies_each_output_channel():
-    scaled, plain = ScaledBConv(4, 6), BConv(4, 6)
+    scaled, plain = BConv(4, 6, signs=MeanScaledSigns()), BConv(4, 6)
     plain.load_state_dict(scaled.state_dict())
     x = torch.randn(2, 4, 5, 5).sign()
     scale = scaled.weight.abs().mean(dim=(1, 2, 3)).view(-1, 1, 1)
@@ -83,7 +85,7 @@ def test_scaled_convolution_multiplies_each_output_channel():
 
 
 def test_scale_is_a_constant_to_the_gradient():
-    conv = ScaledBConv(1, 1, kernel_size=1)
+    conv = BConv(1, 1, kernel_size=1, signs=MeanScaledSigns())
     conv.weight.data.fill_(0.5)
     conv(torch.full((1, 1, 1, 1), 3.0)).backward()
     assert conv.weight.grad.item() == 3.0 * 0.5

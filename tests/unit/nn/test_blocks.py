@@ -5,13 +5,12 @@ import torch.nn.functional as F
 from ftbnn.errors import UserError
 from ftbnn.nn import (
     BasicBlock,
-    BConv,
+    Binarizer,
     Bridge,
     DuplicateReduction,
     PlainStem,
     ProjectionReduction,
     PurifiedStem,
-    Sign,
     activation,
     set_mode,
 )
@@ -72,10 +71,14 @@ def test_unknown_non_linearity_names_the_nearest():
 def test_set_mode_reaches_every_layer():
     block = ProjectionReduction(4, act="relu", follows_relu=True)
     set_mode(block, activations="tanh", weights="real")
-    assert block.sign.mode == "tanh"
-    assert block.conv.mode == "real"
+    assert block.conv.input.mode == "tanh"
+    assert block.conv.signs.mode == "real"
+    set_mode(block, activations="sign", weights="binary")
+    assert {m.mode for m in block.modules() if isinstance(m, Binarizer)} == {"sign", "binary"}
     set_mode(block)
-    assert {m.mode for m in block.modules() if isinstance(m, Sign | BConv)} == {"sign", "binary"}
+    assert {m.mode for m in block.modules() if isinstance(m, Binarizer)} == {"sign", "binary"}
+    with pytest.raises(UserError, match="unknown mode of weights 'reel'; did you mean real"):
+        set_mode(block, weights="reel")
 
 
 def test_a_block_trains_under_compile_autocast_and_channels_last():

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ftbnn import _native
-from ftbnn.export.trace import trace
+from ftbnn.packing.trace import trace
 from ftbnn.models import build
 from ftbnn.nn import (
     BasicBlock,

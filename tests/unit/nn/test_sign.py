@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ftbnn.errors import UserError
-from ftbnn.nn import Sign, sign
+from ftbnn.nn import Sign, Window, sign
 
 ABOVE = torch.nextafter(torch.tensor(1.2), torch.tensor(2.0)).item()  # the next float after the default bound
 EDGE = torch.tensor([-5.0, -ABOVE, -1.2, -0.5, -0.0, 0.0, 0.5, 1.2, ABOVE, 5.0])
@@ -92,4 +92,4 @@ def test_compiles_in_one_graph():
 def test_deepcopy_and_pickle_keep_the_settings():
     layer = Sign(zero_one=True, bound=0.7, mode="tanh")
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert (twin.zero_one, twin.bound, twin.mode) == (True, 0.7, "tanh")
+        assert (twin.zero_one, twin.rule, twin.mode) == (True, Window(0.7), "tanh")

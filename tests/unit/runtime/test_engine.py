@@ -16,7 +16,7 @@ from torch import nn
 
 from ftbnn import _native
 from ftbnn.errors import UserError
-from ftbnn.export import export
+from ftbnn.packing import pack
 from ftbnn.models import REGISTRY, build, find
 from ftbnn.nn import BConv, FPReLU, ScaledBConv, Sign
 from ftbnn.runtime import load
@@ -105,7 +105,7 @@ def test_outputs_are_pytorchs_and_do_not_depend_on_threads_or_batch(name, tmp_pa
     network, images = small(name)
     randomise(network)
     path = tmp_path / "net.ftbnn"
-    export(network, images[:2], path)
+    pack(network, images[:2], path)
     with torch.no_grad():
         expected = network(images).numpy()
     model = load(path, threads=1)
@@ -123,7 +123,7 @@ def test_dyadic_networks_agree_to_the_last_bit(isa, tmp_path):
         make_dyadic(network)
         images = torch.randint(-3, 4, images.shape).float()
         path = tmp_path / f"{name}.ftbnn"
-        export(network, images[:2], path)
+        pack(network, images[:2], path)
         with torch.no_grad():
             expected = network(images).numpy()
             assert np.array_equal(network.double()(images.double()).numpy(), expected), f"{name} is not exact in float"
@@ -139,7 +139,7 @@ def test_tiles_give_the_floats_of_avx512(name, threads, tmp_path):
     network, images = small(name, size=40)
     randomise(network)
     path = tmp_path / "net.ftbnn"
-    export(network, images[:2], path)
+    pack(network, images[:2], path)
     want = run_as("avx512", path, images.numpy())
     for isa in ISAS:
         if isa.startswith("amx"):
@@ -151,7 +151,7 @@ def tiny(tmp_path_factory):
     torch.manual_seed(0)
     network = build("toy-relu", width=4, classes=3).eval()
     path = tmp_path_factory.mktemp("tiny") / "tiny.ftbnn"
-    export(
+    pack(
         network,
         torch.zeros(2, 1, 28, 28),
         path,
@@ -310,7 +310,7 @@ def test_a_later_version_and_a_payload_of_nan_are_refused(tiny):
 
 def test_bits_behind_the_last_weight_are_zero(tmp_path):
     path = tmp_path / "one.ftbnn"
-    export(nn.Sequential(Sign(), BConv(3, 1, kernel_size=1)), torch.zeros(1, 3, 4, 4), path)
+    pack(nn.Sequential(Sign(), BConv(3, 1, kernel_size=1)), torch.zeros(1, 3, 4, 4), path)
     data = bytearray(path.read_bytes())
     data[-1] |= 1 << 3
     with pytest.raises(_native.FormatError, match="spare bits"):
@@ -378,7 +378,7 @@ def test_a_value_that_only_binary_convolutions_read_has_no_real_form(tmp_path):
     ).eval()
     images = torch.randn(2, 1, 9, 11)
     path = tmp_path / "chain.ftbnn"
-    export(network, images, path)
+    pack(network, images, path)
     with torch.no_grad():
         expected = network(images).flatten(1).numpy()
     np.testing.assert_allclose(load(path)(images.numpy()), expected, atol=1e-4)
@@ -386,7 +386,7 @@ def test_a_value_that_only_binary_convolutions_read_has_no_real_form(tmp_path):
 
 def agree(network, images, path):
     """The file gives PyTorch's numbers, whatever the threads and the batch."""
-    export(network, images[:2], path)
+    pack(network, images[:2], path)
     with torch.no_grad():
         expected = network(images).flatten(1).numpy()
     got = load(path, threads=1)(images.numpy())
@@ -470,7 +470,7 @@ def test_the_integer_stem_is_as_good_as_floats(shape, pool, tmp_path):
     images = torch.randint(0, 256, (2, 37, 45, 3), dtype=torch.uint8)
     images[1] = torch.randint(100, 140, images[1].shape, dtype=torch.uint8)  # little but the middle of the scale
     mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
-    export(network, torch.zeros(2, 3, 37, 45), path, mean=mean.tolist(), std=std.tolist())
+    pack(network, torch.zeros(2, 3, 37, 45), path, mean=mean.tolist(), std=std.tolist())
     normal = (images.double() / 255 - torch.tensor(mean).double()) / torch.tensor(std).double()
     with torch.no_grad():
         exact = network.double()(normal.permute(0, 3, 1, 2)).flatten(1).numpy()
@@ -493,7 +493,7 @@ def test_narrow_groups_share_words(shape, kernel, isa, tmp_path, monkeypatch):
     ]
     network = nn.Sequential(Sign(), convs[0], nn.ReLU(), Sign(zero_one=True), convs[1]).eval()
     images = torch.randint(-3, 4, (2, channels, 21, 19)).float()
-    export(network, images, tmp_path / "groups.ftbnn")
+    pack(network, images, tmp_path / "groups.ftbnn")
     with torch.no_grad():
         expected = network(images).flatten(1)
     assert np.array_equal(load(tmp_path / "groups.ftbnn")(images.numpy()), expected.numpy())

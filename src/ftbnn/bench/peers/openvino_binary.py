@@ -16,7 +16,7 @@ import openvino.opset13 as ops
 from numpy.typing import NDArray
 
 from ftbnn.errors import UserError
-from ftbnn.export.graph import (
+from ftbnn.packing.graph import (
     AverageTo,
     AvgPool,
     BConv,

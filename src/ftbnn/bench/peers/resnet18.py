@@ -16,9 +16,9 @@ from torch import nn
 
 from ftbnn.bench.subject import Subject, enliven
 from ftbnn.errors import UserError
-from ftbnn.export import export_onnx
 from ftbnn.models import ResNet
 from ftbnn.nn import stem_for
+from ftbnn.packing import export_onnx
 
 NAME = "resnet18"
 CALIBRATION_IMAGES = 8

@@ -1,0 +1,63 @@
+"""The machine and the software on it: what a result may depend on beside its recipe."""
+
+import math
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("ftbnn", "numpy", "pillow", "torch")
+
+
+def cores() -> int:
+    """Cores that this process may use: of its affinity, and of a container's quota if there is one."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return max(1, min(count, _quota()))
+
+
+def _quota() -> int:
+    """CPUs that the control group grants, rounded up; many where it does not limit them."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return math.ceil(int(quota) / int(period))
+    except (OSError, ValueError):  # "max", no such file, or another system
+        return 1 << 16
+
+
+def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
+    """Of Python and of packages, read from their metadata: nothing is imported for it."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def describe(packages: tuple[str, ...] = PACKAGES) -> dict[str, Any]:
+    """Versions, platform, CPU and the kernels in use."""
+    from ftbnn import _native
+
+    known = _native.capabilities()
+    facts = {"versions": versions(packages), "platform": platform.platform(), "cores": cores()}
+    return facts | {key: known[key] for key in ("cpu", "features", "isas", "isa")}
+
+
+def commit() -> str | None:
+    """The commit of the sources that run, with `+` if they were changed; None outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", str(here))
+        return git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

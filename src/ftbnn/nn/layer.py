@@ -1,0 +1,102 @@
+"""The protocol of layers: questions that whoever counts, exports, trains or records asks of each layer.
+
+A layer of one's own derives from `Layer` and answers those that concern it; nobody asks which class it is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class Packed:
+    """What a file has of the operator that a layer became, or became part of; None for what is not there.
+
+    `scale` and `shift` are of the whole operator: a layer that multiplies by itself takes its own part out.
+    """
+
+    weights: list[Tensor] | None = None  # real ones, by groups of a kind
+    positive: list[Tensor] | None = None  # where binary ones are +1
+    scale: Tensor | None = None
+    shift: Tensor | None = None
+    left: Tensor | None = None  # slopes
+    right: Tensor | None = None
+
+
+class Layer(nn.Module):
+    """One operator to whoever names it: what its parts compute is booked under its own path."""
+
+    has_binary_form: ClassVar[bool] = False  # whether its weights are, or can be made, signs
+
+    def progress(self, share: float) -> None:
+        """This share of the training is done, 0 to 1: for schedules, which are functions of it."""
+
+    def binary_parameters(self) -> list[nn.Parameter]:
+        """Those of its own parameters that deployment keeps as one bit each."""
+        return []
+
+    def weight_signs(self) -> Tensor | None:
+        """Where its binary weights are +1, in one row, to count how many turn; None if it has none."""
+        return None
+
+    def records(self) -> dict[str, float]:
+        """Numbers worth a line of metrics after each epoch."""
+        return {}
+
+    def freeze(self) -> None:
+        """Its weights become what its evaluation multiplies with, for formats that know no signs. No way back."""
+
+    def adopt(self, packed: Packed) -> None:
+        """Takes its numbers back from a file; what cannot be written back is found when both are compared."""
+
+
+def layers(network: nn.Module) -> Iterator[tuple[str, Layer]]:
+    """Every layer that answers, with its path."""
+    return ((path, module) for path, module in network.named_modules() if isinstance(module, Layer))
+
+
+def set_progress(network: nn.Module, share: float) -> None:
+    """Tells every layer how much of the training is done, 0 to 1."""
+    for _, layer in layers(network):
+        layer.progress(share)
+
+
+def records(network: nn.Module) -> dict[str, dict[str, float]]:
+    """What layers have to tell, by path."""
+    return {path: told for path, layer in layers(network) if (told := layer.records())}
+
+
+def lay_out(network: nn.Module) -> None:
+    """The weights of layers as the native core reads them: channels-last ones would be copied at every step."""
+    for parameter in (p for _, layer in layers(network) for p in layer.parameters(recurse=False)):
+        parameter.data = parameter.data.contiguous()
+
+
+def freeze(network: nn.Module) -> None:
+    for _, layer in layers(network):
+        layer.freeze()
+
+
+def speaks_for(module: nn.Module, *questions: str) -> bool:
+    """Whether a layer's answers describe its forward: a subclass with a forward of its own must answer anew."""
+    kinds = type(module).__mro__
+
+    def written_at(name: str) -> int:
+        return next((depth for depth, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
+
+    return all(written_at(question) <= written_at("forward") for question in questions)
+
+
+def is_watched(module: nn.Module) -> bool:
+    """Whether somebody wants this module itself to be called: hooks, or a forward of their own put into its place."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in vars(module)
+        or torch.nn.modules.module._has_any_global_hook()  # type: ignore[no-untyped-call]
+    )

@@ -1,0 +1,367 @@
+"""A whole block as one operator: sign, binary convolution, BatchNorm, shortcut, non-linearity; or the first two alone.
+
+    code = u > 0,  u = x + input_shift          y = conv(code, sign(weight))
+    z    = gamma * (factor * y - mean) / sqrt(var + eps) + beta + shortcut
+    out  = slope * z + after,  slope = right where z > 0, else left
+
+What the native core keeps for backward is small: one bit per input for its code, one for the window of its gradient,
+and the convolution's integers in 16 bits; a float tensor only if it lives anyway. `Block.of` says which layers are such
+a block; the others, and those that somebody watches with hooks, run in PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ftbnn.nn.backend import backend
+from ftbnn.nn.layer import is_watched, speaks_for
+from ftbnn.nn.native import plain
+from ftbnn.nn.native.core import channels_last, core, is_dense, is_in_use, is_map, is_plain, statistics
+from ftbnn.nn.native.operation import NOTHING, Operation, Room, Tensors
+from ftbnn.nn.piecewise import slopes_of
+from ftbnn.nn.rules import NO_RULE, Rule, Window, rule_named
+
+if TYPE_CHECKING:
+    from ftbnn.nn.bconv import BConv
+
+# What a profile listens to: (address of the weights, multiply-accumulates, seconds by phase) of each call of the core.
+Listener = Callable[[int, int, dict[str, float]], None]
+PHASES = {"forward": ("pack weights", "pack", "conv", "activate"), "backward": ("sums", "gradient", "conv gradients")}
+_listeners: list[Listener] = []
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Inside, the listener hears of every native block."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+class Settings(NamedTuple):
+    """Height before width."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    groups: int
+    zero_one: bool
+    rule: str  # the gradient's, with its numbers
+    rule_numbers: tuple[float, ...]
+    weight_bound: float
+    identity: bool  # x is the shortcut
+    normalise: bool
+    batch_stats: bool
+    byte_gradients: bool
+    eps: float
+    momentum: float
+    learns_input: bool  # the gradient of x will be wanted
+
+    def output_size(self, h: int, w: int) -> tuple[int, int]:
+        oh, ow = (
+            (size + 2 * pad - kernel) // stride + 1
+            for size, pad, kernel, stride in zip((h, w), self.padding, self.kernel, self.stride, strict=True)
+        )
+        return oh, ow
+
+
+def _channels(weight: Tensor, tail: Tensor | None, groups: int) -> tuple[int, int]:
+    """Inputs and outputs of a convolution: in uneven groups the last one's weights stand in `tail`."""
+    if tail is None:
+        return groups * weight.shape[1], weight.shape[0]
+    return (groups - 1) * weight.shape[1] + tail.shape[1], weight.shape[0] + tail.shape[0]
+
+
+class _BlockOperation(Operation):
+    name = "block"
+    settings = Settings
+    required = ("x", "weight")
+    optional = tuple("shortcut tail factor gamma beta left right input_shift after running_mean running_var".split())
+    learned = ("x", "weight", "shortcut", "tail", "gamma", "beta", "left", "right", "input_shift", "after")
+    results = ("out", "new_mean", "new_var", "codes", "inside", "y", "saved")
+    kept = tuple("x weight shortcut tail factor gamma beta left right input_shift codes inside y saved".split())
+
+    def rooms(self, given: Tensors, settings: Settings) -> dict[str, Room]:
+        n, inputs, h, w = given["x"].shape
+        outputs = _channels(given["weight"], given["tail"], settings.groups)[1]
+        oh, ow = settings.output_size(h, w)
+        words = Room((n, h, w, -(-inputs // plain.WORD)), torch.int64)
+        statistic = Room((outputs,)) if settings.batch_stats and given["running_mean"] is not None else NOTHING
+        keeps_inside = settings.learns_input and _keeps_bits(given, settings)
+        return {
+            "out": Room((n, outputs, oh, ow)),
+            "new_mean": statistic,
+            "new_var": statistic,
+            "codes": words,
+            "inside": words if keeps_inside else NOTHING._replace(dtype=torch.int64),
+            "y": Room((n, oh, ow, outputs), torch.int16),
+            "saved": Room((4, outputs)),
+        }
+
+    def keep(self, given: Tensors, settings: Settings) -> set[str]:
+        is_linear = given["left"] is None and given["right"] is None
+        dropped = set() if given["inside"].numel() else {"inside"}
+        if is_linear:
+            dropped.add("shortcut")
+        needs_x = settings.identity and not is_linear
+        if not needs_x and (not settings.learns_input or _keeps_bits(given, settings)):
+            dropped.add("x")
+        return set(self.kept) - dropped
+
+    def gradient_rooms(self, given: Tensors, settings: Settings, wanted: set[str]) -> dict[str, Room]:
+        n, h, w, _ = given["codes"].shape
+        inputs, outputs = _channels(given["weight"], given["tail"], settings.groups)
+        makes = set(wanted)
+        if wanted & {"weight", "tail"}:
+            makes |= {"weight", "tail"}
+        if wanted & {"x", "input_shift"} and not _keeps_bits(given, settings):
+            makes |= {"x", "shortcut"} if settings.identity else {"x"}  # apart until the rule has been applied
+        rooms = {"x": Room((n, inputs, h, w)), "shortcut": Room(tuple(given["grad"].shape))}
+        rooms |= {name: Room((outputs,)) for name in ("gamma", "beta", "left", "right", "after")}
+        learned = ("weight", "tail", "input_shift")
+        rooms |= {name: Room(tuple(given[name].shape)) for name in learned if given[name] is not None}
+        return {name: room for name, room in rooms.items() if name in makes}
+
+    def native(self, given: Tensors, settings: Settings) -> Any:
+        inputs, outputs = _channels(given["weight"], given["tail"], settings.groups)
+        n, h, w = given["codes"].shape[:3] if "codes" in given else (given["x"].shape[k] for k in (0, 2, 3))
+        told = {name: value for name, value in settings._asdict().items() if name != "learns_input"}
+        return core.training.Block(n=n, h=h, w=w, inputs=inputs, outputs=outputs, **told)
+
+    def heard(self, way: str, given: Tensors, seconds: Any) -> None:
+        if not _listeners:
+            return
+        out = given["out" if way == "forward" else "grad"]
+        weights = sum(given[name].numel() for name in ("weight", "tail") if given[name] is not None)
+        macs = out.numel() // out.shape[1] * weights * (1 if way == "forward" else 2)
+        phases = dict(zip(PHASES[way], seconds, strict=True))
+        for listener in _listeners:
+            listener(given["weight"].data_ptr(), macs, phases)
+
+    def plain(self, given: Tensors, settings: Settings) -> Tensors:
+        x = given["x"]
+        u = x + plain.per_channel(given["input_shift"], 0, x)
+        y = plain.convolve(plain.codes(u > 0, settings.zero_one, x), given, settings)
+        factor = torch.ones_like(y[0, :, 0, 0]) if given["factor"] is None else given["factor"]
+        mean, variance = torch.zeros_like(factor), torch.ones_like(factor)
+        if settings.batch_stats:
+            mean, variance = plain.moments(plain.per_channel(factor, 1, y) * y)
+        elif settings.normalise:
+            mean, variance = given["running_mean"], given["running_var"]
+        rate = factor / (variance.double() + settings.eps).sqrt()
+        center = torch.where(factor != 0, mean / factor, 0.0)
+        gamma = 1.0 if given["gamma"] is None else given["gamma"].double()
+        beta = 0.0 if given["beta"] is None else given["beta"].double()
+        saved = torch.stack([gamma * rate, beta - gamma * rate * center, center, rate]).float()
+        z = plain.block_z(y, saved, x if settings.identity else given["shortcut"])
+        nothing = NOTHING.on(x.device)
+        new_mean = new_var = nothing
+        if settings.batch_stats and given["running_mean"] is not None:
+            new_mean, new_var = plain.running(given, mean, variance, settings.momentum, y.numel() // y.shape[1])
+        bits = settings.learns_input and _keeps_bits(given, settings)
+        return {
+            "out": plain.activate(z, given),
+            "new_mean": new_mean,
+            "new_var": new_var,
+            "codes": plain.pack(u > 0),
+            "inside": plain.pack(u.abs() <= settings.rule_numbers[0]) if bits else nothing.long(),
+            "y": y.permute(0, 2, 3, 1).to(torch.int16).contiguous(),
+            "saved": saved,
+        }
+
+    def plain_backward(self, given: Tensors, settings: Settings, wanted: set[str]) -> Tensors:
+        grad, saved = given["grad"], given["saved"]
+        inputs, _ = _channels(given["weight"], given["tail"], settings.groups)
+        y = given["y"].permute(0, 3, 1, 2).to(grad.dtype)
+        z = plain.block_z(y, saved, given["x"] if settings.identity else given["shortcut"])
+        found = plain.activate_backward(grad, z, given)
+        dz, (scale, _, mean, rate) = found.pop("z"), (row.view(1, -1, 1, 1) for row in saved)
+        centered = y - mean
+        found["beta"] = plain.sum_positions(dz)
+        found["gamma"] = plain.sum_positions(dz * centered * rate)
+        dy = scale * dz
+        if settings.batch_stats:
+            sums = found["beta"].view(1, -1, 1, 1) + rate * centered * found["gamma"].view(1, -1, 1, 1)
+            dy = dy - scale * sums / (y.numel() / y.shape[1])
+        bits = plain.unpack(given["codes"], inputs)
+        code_grad, weights = plain.convolve_backward(dy, plain.codes(bits, settings.zero_one, dy), given, settings)
+        if _keeps_bits(given, settings):
+            passed = code_grad * plain.unpack(given["inside"], inputs) if given["inside"] is not None else code_grad
+        else:
+            rule = rule_named(settings.rule, settings.rule_numbers)
+            passed = code_grad * rule.derivative(given["x"] + plain.per_channel(given["input_shift"], 0, dz))
+        found |= weights | {"input_shift": plain.sum_positions(passed), "shortcut": dz}
+        found["x"] = passed + dz if settings.identity else passed
+        made = self.gradient_rooms(given, settings, wanted)
+        return {name: gradient for name, gradient in found.items() if name in made}
+
+
+def _keeps_bits(given: Tensors, settings: Settings) -> bool:
+    """Whether a bit per input is all that the gradient of x needs of x."""
+    return settings.rule == Window.name and given["input_shift"] is None
+
+
+BLOCK = _BlockOperation()
+
+
+@dataclass(frozen=True)
+class Block:
+    """act(norm(conv(x)) + shortcut) of layers that one operator computes."""
+
+    given: Tensors
+    norm: nn.BatchNorm2d | None
+    settings: Settings
+
+    @classmethod
+    def of(
+        cls,
+        x: Tensor,
+        conv: nn.Module,
+        norm: nn.Module | None = None,
+        act: nn.Module | None = None,
+        shortcut: Tensor | None = None,
+    ) -> Block | None:
+        """The block of these layers in their present modes, on this input; None where they are none."""
+        from ftbnn.nn.bconv import BConv
+
+        if not is_in_use() or not isinstance(conv, BConv) or not is_map(x) or x.shape[1] != conv.in_channels:
+            return None
+        is_alone = norm is None and act is None  # then conv itself has been called already
+        if not is_alone and (is_watched(conv) or type(conv).forward is not BConv.forward):
+            return None
+        if any(layer is not None and is_watched(layer) for layer in (conv.input, conv.signs, norm, act)):
+            return None
+        slopes = slopes_of(act, conv.out_channels)
+        if slopes is None or (norm is None and slopes.before is not None):
+            return None
+        if norm is not None and not _can_normalise(norm, conv.out_channels):
+            return None
+        inputs = _input_side(x, conv)
+        if inputs is None or not conv.signs.is_binary or not speaks_for(conv.signs, "latent", "scale"):
+            return None
+        zero_one, rule, shift = inputs
+        weights, factor, weight_bound = _weight_side(conv)
+        beta = getattr(norm, "bias", None)
+        if slopes.before is not None:  # act(z + before): a larger beta
+            beta = slopes.before if beta is None else beta + slopes.before
+        given = {
+            "x": x,
+            "weight": weights[0],
+            "shortcut": None if shortcut is x else shortcut,
+            "tail": weights[1] if len(weights) > 1 else None,
+            "factor": factor,
+            "gamma": getattr(norm, "weight", None),
+            "beta": beta,
+            "left": slopes.left,
+            "right": slopes.right,
+            "input_shift": shift,
+            "after": slopes.after,
+        }
+        learns = torch.is_grad_enabled() and (x.requires_grad or (shift is not None and shift.requires_grad))
+        settings = Settings(
+            kernel=conv.kernel_size,
+            stride=conv.stride,
+            padding=conv.padding,
+            groups=conv.groups,
+            zero_one=zero_one,
+            rule=rule.name,
+            rule_numbers=tuple(rule.numbers),
+            weight_bound=weight_bound,
+            identity=shortcut is x,
+            normalise=norm is not None,
+            batch_stats=False,
+            byte_gradients=backend() == "native8",
+            eps=0.0,
+            momentum=0.0,
+            learns_input=learns,
+        )
+        fits = conv.dilation == (1, 1) and all(is_plain(tensor) for tensor in given.values())
+        return cls(given, norm, settings) if fits and _takes(x, weights, shortcut, settings) else None  # type: ignore[arg-type]
+
+    def run(self) -> Tensor:
+        given, settings, running = self.given, self.settings, None
+        if self.norm is not None:
+            x = given["x"]
+            oh, ow = settings.output_size(x.shape[2], x.shape[3])
+            batch_stats, running, eps, momentum = statistics(self.norm, x.shape[0] * oh * ow)
+            settings = settings._replace(batch_stats=batch_stats, eps=eps, momentum=momentum)
+        if running is not None:
+            given = given | {"running_mean": running[0], "running_var": running[1]}
+        made = BLOCK.run(given, settings)
+        if running is not None and settings.batch_stats:
+            running[0].copy_(made["new_mean"])
+            running[1].copy_(made["new_var"])
+        out: Tensor = made["out"]
+        return out
+
+
+LARGEST_SUM = 32767  # the convolution's integers are kept in 16 bits
+LARGEST_KERNEL = 15
+MOST_TAPS = 128  # of the gradients: GRAD_TAPS of native/kernels/conv_grad/conv_grad.h
+
+
+def _takes(x: Tensor, weights: list[Tensor], shortcut: Tensor | None, settings: Settings) -> bool:
+    """Whether the native core can do a convolution of this size."""
+    kh, kw = settings.kernel
+    inside = all(size + 2 * p >= k for size, p, k in zip(x.shape[2:], settings.padding, settings.kernel, strict=True))
+    if not inside or max(kh, kw) > LARGEST_KERNEL or kh * kw > MOST_TAPS:
+        return False
+    if max(weight.shape[1] for weight in weights) * kh * kw > LARGEST_SUM:
+        return False
+    out = (x.shape[0], sum(weight.shape[0] for weight in weights), *settings.output_size(x.shape[2], x.shape[3]))
+    return shortcut is None or (is_map(shortcut) and shortcut.shape == out)
+
+
+def _can_normalise(norm: nn.Module, channels: int) -> bool:
+    return (
+        type(norm) is nn.BatchNorm2d
+        and norm.num_features == channels
+        and is_dense(norm.running_mean)
+        and is_dense(norm.running_var)
+    )
+
+
+def _input_side(x: Tensor, conv: BConv) -> tuple[bool, Rule, Tensor | None] | None:
+    """(codes are {0, 1}, the gradient's rule, what is added before) of what makes codes of x; None if nothing does."""
+    side = conv.input
+    if side is not None:
+        is_sign = side.is_binary and speaks_for(side, "shift")
+        return (side.zero_one, side.rule, side.shift()) if is_sign else None
+    if torch.compiler.is_compiling():
+        return None
+    code = core.training.code_of(channels_last(x).data_ptr(), x.numel())  # codes already: a Sign stands before
+    return (code == 2, NO_RULE, None) if code else None
+
+
+def _weight_side(conv: BConv) -> tuple[list[Tensor], Tensor | None, float]:
+    """What signs are taken of, the factor of each output channel, and the bound of the gradient's window."""
+    signs = conv.signs
+    latents = [signs.latent(conv.proxies(part)) for part in conv.parts]
+    scales = [scale for latent in latents if (scale := signs.scale(latent.detach())) is not None]
+    factor = torch.cat(scales) if scales else None
+    if isinstance(signs.rule, Window):
+        return latents, factor, signs.rule.bound
+    return [_Gate.apply(latent, signs.rule) for latent in latents], factor, math.inf  # type: ignore[no-untyped-call]
+
+
+class _Gate(torch.autograd.Function):
+    """Hands a weight on, and lets its gradient pass by a rule that the core does not know for weights."""
+
+    @staticmethod
+    def forward(ctx: Any, latent: Tensor, rule: Rule) -> Tensor:
+        ctx.rule = rule
+        ctx.save_for_backward(rule.keep(latent))
+        return latent.view_as(latent)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return ctx.rule.apply(grads[0], *ctx.saved_tensors), None

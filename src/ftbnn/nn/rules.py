@@ -1,0 +1,112 @@
+"""Gradient rules: what takes the place of a sign's derivative, which is zero nearly everywhere.
+
+    dL/dx = dL/dcode * d(x),    d the derivative of a function that stands for the sign: its `primitive`
+
+A rule is data: an operator takes its name and numbers, so that every backend computes the same.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ftbnn.errors import UserError, unknown
+
+DEFAULT_BOUND = 1.2  # of the paper's window
+
+
+@dataclass(frozen=True)
+class Rule(ABC):
+    """`name` and the numbers of its fields say which derivative."""
+
+    name: ClassVar[str]
+
+    @property
+    def numbers(self) -> list[float]:
+        return [float(number) for number in astuple(self)]
+
+    @abstractmethod
+    def primitive(self, x: Tensor) -> Tensor:
+        """The function whose derivative this is."""
+
+    @abstractmethod
+    def derivative(self, x: Tensor) -> Tensor: ...
+
+    def keep(self, x: Tensor) -> Tensor:
+        """What `apply` needs of x in backward."""
+        return x
+
+    def apply(self, grad: Tensor, kept: Tensor) -> Tensor:
+        """The gradient of x, from the code's."""
+        return grad * self.derivative(kept)
+
+    def at(self, share: float) -> "Rule":  # noqa: ARG002
+        """The rule when this share of the training is done, 0 to 1: a schedule is a function of it, never a state."""
+        return self
+
+
+@dataclass(frozen=True)
+class Window(Rule):
+    """1 where |x| <= bound, else 0 (the paper: 1.2)."""
+
+    bound: float = DEFAULT_BOUND
+    name = "window"
+
+    def __post_init__(self) -> None:
+        if not self.bound > 0:
+            raise UserError(f"the bound of a gradient's window must be positive, not {self.bound}")
+
+    def primitive(self, x: Tensor) -> Tensor:
+        return x.clamp(-self.bound, self.bound)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return (x.abs() <= self.bound).to(x.dtype)
+
+    def keep(self, x: Tensor) -> Tensor:
+        return (x.abs() <= self.bound).view(torch.int8)  # a byte, not a copy of x
+
+    def apply(self, grad: Tensor, kept: Tensor) -> Tensor:
+        return grad * kept
+
+
+@dataclass(frozen=True)
+class Polynomial(Rule):
+    """2 - 2|x| where that is positive, else 0 (Bi-Real Net)."""
+
+    name = "polynomial"
+
+    def primitive(self, x: Tensor) -> Tensor:
+        inside = x.clamp(-1, 1)
+        return inside * (2 - inside.abs())
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return (2 - 2 * x.abs()).clamp_min(0)
+
+
+@dataclass(frozen=True)
+class Tanh(Rule):
+    """k t (1 - tanh(t x)^2)."""
+
+    t: float = 1.0
+    k: float = 1.0
+    name = "tanh"
+
+    def primitive(self, x: Tensor) -> Tensor:
+        return self.k * torch.tanh(self.t * x)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return self.k * self.t * (1 - torch.tanh(self.t * x).square())
+
+
+RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Window, Polynomial, Tanh)}
+NO_RULE = Window(math.inf)  # the gradient passes as it is
+
+
+def rule_named(name: str, numbers: Sequence[float]) -> Rule:
+    if name not in RULES:
+        raise unknown("gradient rule", name, RULES)
+    return RULES[name](*numbers)

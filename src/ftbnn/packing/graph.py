@@ -1,0 +1,223 @@
+"""The graph of a .ftbnn file: values, and the operators of docs/format.md that write them.
+
+Each operator describes its own fields, once: writing, reading and the table of docs/format.md come from that.
+Numbers of an epilogue are float64 until the file is written, so that folding rounds once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftbnn.errors import UserError
+
+Numbers = NDArray[np.float64]
+ActName = Literal["none", "relu", "prelu", "fprelu"]
+ACTS: tuple[ActName, ...] = ("none", "relu", "prelu", "fprelu")  # by their numbers in the file
+
+# What stands in the file: six u32, one u32, one u8, one f32, or a blob of floats, of bits or of whole numbers.
+FieldKind = Literal["window", "u32", "u8", "f32", "floats", "bits", "integers"]
+
+
+class ExportError(UserError):
+    """A part of a network that a file cannot hold, by its layer path, and why."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot export {path or 'the network'}: {reason}")
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What an operator writes, for one image. Two values of one shape are two values."""
+
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def size(self) -> int:
+        return self.channels * self.height * self.width
+
+
+@dataclass(frozen=True)
+class Window:
+    """Height before width; the padding is that at the top and at the left."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Epilogue:
+    """y = act(scale[c] * acc + shift[c] + shortcut), for what is not None."""
+
+    scale: Numbers | None = None
+    shift: Numbers | None = None
+    shortcut: Value | None = None
+    act: ActName = "none"
+    left: Numbers | None = None
+    right: Numbers | None = None
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an operator: its name here, what stands in the file, and what docs/format.md says of it."""
+
+    name: str
+    kind: FieldKind
+    text: str
+
+
+WINDOW = Field("window", "window", "window")
+GROUPS = Field("groups", "u32", "u32 groups")
+
+
+@dataclass
+class Operator:
+    """Reads values, writes one. `path` is the layer it came from."""
+
+    kind: ClassVar[int]
+    title: ClassVar[str]  # its name in docs/format.md
+    note: ClassVar[str] = ""  # what that says of the output
+    fields: ClassVar[tuple[Field, ...]] = ()
+
+    path: str
+    inputs: tuple[Value, ...]
+    output: Value
+
+    def reads(self) -> Iterator[Value]:
+        yield from self.inputs
+
+
+@dataclass
+class Fused(Operator):
+    """An operator that ends in an epilogue. `folded` are the layers that became part of it."""
+
+    epilogue: Epilogue = field(default_factory=Epilogue)
+    folded: tuple[str, ...] = ()
+
+    def reads(self) -> Iterator[Value]:
+        yield from self.inputs
+        if self.epilogue.shortcut is not None:
+            yield self.epilogue.shortcut
+
+
+@dataclass
+class Conv(Fused):
+    """Real weights. One (out, in of group, kh, kw) array, or two where the last group is larger than the others."""
+
+    kind, title, note = 1, "conv", "zero padding"
+    fields = (WINDOW, GROUPS, Field("weights", "floats", "blob f32 [out][in of group][kh][kw]"))
+    window: Window = field(kw_only=True)
+    groups: int = field(kw_only=True)
+    weights: tuple[NDArray[Any], ...] = field(kw_only=True)
+
+
+@dataclass
+class BConv(Fused):
+    """Binary weights on the codes of its input. `positive` is where a weight is +1, in arrays as Conv's weights."""
+
+    kind, title = 2, "bconv"
+    note = "codes of the input: bit 1 where x > 0; a padded tap contributes 0"
+    fields = (
+        WINDOW,
+        GROUPS,
+        Field("zero_one", "u8", "u8 code (0: {-1, +1}, 1: {0, 1})"),
+        Field("positive", "bits", "blob bits"),
+    )
+    window: Window = field(kw_only=True)
+    groups: int = field(kw_only=True)
+    zero_one: bool = field(kw_only=True)
+    positive: tuple[NDArray[np.bool_], ...] = field(kw_only=True)
+
+
+@dataclass
+class Linear(Fused):
+    """A matrix (out, in) times a vector."""
+
+    kind, title, note = 3, "linear", "input has height and width 1"
+    fields = (Field("weight", "floats", "blob f32 [out][in]"),)
+    weight: NDArray[Any] = field(kw_only=True)
+
+
+@dataclass
+class MaxPool(Operator):
+    kind, title, note = 4, "max-pool", "padding never wins"
+    fields = (WINDOW,)
+    window: Window = field(kw_only=True)
+
+
+@dataclass
+class AvgPool(Operator):
+    """`whole` divides by the size of the window, else by that of its part inside the image."""
+
+    kind, title = 5, "avg-pool"
+    fields = (
+        WINDOW,
+        Field("whole", "u8", "u8 divide by the whole window (1) or by its part inside the image (0)"),
+    )
+    window: Window = field(kw_only=True)
+    whole: bool = field(kw_only=True)
+
+
+@dataclass
+class AverageTo(Operator):
+    kind, title = 6, "average to"
+    note = "PyTorch's adaptive average: output row i covers rows floor(i h / oh) to ceil((i + 1) h / oh)"
+
+
+@dataclass
+class Concat(Operator):
+    kind, title, note = 7, "concat", "channels of all inputs, one after the other"
+
+
+@dataclass
+class Channels(Operator):
+    """Output channel c is input channel source[c]."""
+
+    kind, title = 8, "channels"
+    note = "output channel c is input channel map[c]: repeats, slices, shuffles"
+    fields = (Field("source", "integers", "blob i32 [out]"),)
+    source: NDArray[np.int32] = field(kw_only=True)
+
+
+@dataclass
+class Pointwise(Fused):
+    kind, title = 9, "pointwise"
+
+
+@dataclass
+class Flatten(Operator):
+    kind, title, note = 10, "flatten", "channel-major: channel, row, column"
+
+
+OPERATORS: tuple[type[Operator], ...] = (
+    Conv,
+    BConv,
+    Linear,
+    MaxPool,
+    AvgPool,
+    AverageTo,
+    Concat,
+    Channels,
+    Pointwise,
+    Flatten,
+)
+
+
+def documented(operator: type[Operator]) -> str:
+    """The operator's row in the table of docs/format.md."""
+    texts = [f.text for f in operator.fields] + (["epilogue"] if issubclass(operator, Fused) else [])
+    return f"| {operator.kind} | {operator.title} | {', '.join(texts) or '-'} | {operator.note}{' ' if operator.note else ''}|"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Operators, each behind those whose values it reads."""
+
+    input: Value
+    output: Value
+    operators: tuple[Operator, ...]

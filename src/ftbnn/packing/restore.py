@@ -1,0 +1,180 @@
+"""A .ftbnn file as a network again. Signs, slopes and real weights are in it; proxies and statistics are found again.
+
+proxies      the file's signs times the mean magnitude that the layer starts with
+BatchNorm    the file has scale * x + shift; with any mean and variance, weight = scale * sqrt(variance + eps) and
+             bias = shift + scale * mean give the same. Training needs those that x has, so images run through once.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+
+from ftbnn.errors import UserError
+from ftbnn.nn.layer import Layer, Packed
+from ftbnn.packing import build_graph
+from ftbnn.packing import graph as kinds
+from ftbnn.packing.graph import Fused, Graph
+
+ROUNDING = 1e-4  # of what is written into a network and read out again, relative
+
+
+@torch.no_grad()
+def restore(network: nn.Module, given: Graph, path: str | Path, images: Iterable[Tensor] = ()) -> list[str]:
+    """Gives `network` the function of a file, and its BatchNorms the statistics of `images`, which training needs;
+    returns the names of the weights that it keeps: those of a classifier of another shape."""
+    was_training, network = network.training, network.eval()
+    batches = iter(images)
+    first = next(batches, None)
+    example = torch.zeros(1, given.input.channels, given.input.height, given.input.width) if first is None else first
+    own, others = _learned(build_graph(network, example)), _learned(given)
+    keeps = own[-1].path if own and others and _is_other_classifier(own[-1], others[-1]) else None
+    _check_same(own, others, keeps, path)
+    modules = dict(network.named_modules())
+    for mine, other in zip(own, others, strict=True):
+        if mine.path != keeps:
+            _take([modules[path] for path in (mine.path, *mine.folded) if path in modules], other)
+    for mine, other in zip(_learned(build_graph(network, example)), others, strict=True):
+        if mine.path != keeps and not _equal(mine, other):
+            raise UserError(f"cannot go on from {path}: {mine.path} is not made of layers that take numbers back")
+    if first is not None:
+        _measure(network, chain([first], batches))
+    network.train(was_training)
+    return [name for name, _ in network.named_parameters() if name.rpartition(".")[0] == keeps]
+
+
+def _learned(graph: Graph) -> list[Fused]:
+    """The operators with numbers of their own: what is between them may depend on the size of the images."""
+    return [operator for operator in graph.operators if isinstance(operator, Fused)]
+
+
+def _is_other_classifier(mine: Fused, other: Fused) -> bool:
+    return isinstance(mine, kinds.Linear) and mine.path == other.path and _shapes(mine) != _shapes(other)
+
+
+def _check_same(own: list[Fused], others: list[Fused], keeps: str | None, path: Path) -> None:
+    if len(own) != len(others):
+        raise UserError(f"{path} is of another network: {len(others)} of its operators learn, {len(own)} do here")
+    for mine, other in zip(own, others, strict=True):
+        if type(mine) is not type(other) or mine.path != other.path or _settings(mine) != _settings(other):
+            raise UserError(f"{path} is of another network, or stem: its {other.path} differs from {mine.path} here")
+        for there, here in zip(_shapes(other), _shapes(mine), strict=True):
+            if mine.path != keeps and there != here:
+                what = f"its {other.path} is {there}, here it is {here}"
+                raise UserError(f"{path} is of another network: {what}; width and stem must be the file's")
+
+
+def _settings(operator: Fused) -> list[Any]:
+    return [operator.epilogue.act, *(getattr(operator, name, None) for name in ("window", "groups", "zero_one"))]
+
+
+def _numbers(operator: Fused) -> Iterator[NDArray[Any]]:
+    """What is learned, the weights first; a scale or shift that is not there is 1 or 0."""
+    if isinstance(operator, kinds.Conv):
+        yield from operator.weights
+    elif isinstance(operator, kinds.BConv):
+        yield from operator.positive
+    elif isinstance(operator, kinds.Linear):
+        yield operator.weight
+    yield from _affine(operator)
+    yield from (slope for slope in (operator.epilogue.left, operator.epilogue.right) if slope is not None)
+
+
+def _affine(operator: Fused) -> tuple[NDArray[Any], NDArray[Any]]:
+    end, channels = operator.epilogue, operator.output.channels
+    scale = np.ones(channels) if end.scale is None else end.scale
+    return scale, np.zeros(channels) if end.shift is None else end.shift
+
+
+def _shapes(operator: Fused) -> list[tuple[int, ...]]:
+    return [array.shape for array in _numbers(operator)]
+
+
+def _equal(mine: Fused, other: Fused) -> bool:
+    return all(
+        np.allclose(a, b, rtol=ROUNDING, atol=ROUNDING * np.abs(b).max(initial=0))
+        for a, b in zip(_numbers(mine), _numbers(other), strict=True)
+    )
+
+
+def _packed(operator: Fused) -> Packed:
+    """An operator's numbers as layers take them back."""
+    scale, shift = _affine(operator)
+
+    def tensor(numbers: NDArray[Any] | None) -> Tensor | None:
+        return None if numbers is None else torch.from_numpy(np.array(numbers))
+
+    weights: tuple[NDArray[Any], ...] = ()
+    if isinstance(operator, kinds.Conv):
+        weights = operator.weights
+    elif isinstance(operator, kinds.Linear):
+        weights = (operator.weight,)
+    return Packed(
+        weights=[torch.from_numpy(np.array(weight)) for weight in weights] or None,
+        positive=[torch.from_numpy(part) for part in operator.positive] if isinstance(operator, kinds.BConv) else None,
+        scale=tensor(scale),
+        shift=tensor(shift),
+        left=tensor(operator.epilogue.left),
+        right=tensor(operator.epilogue.right),
+    )
+
+
+def _take(layers: list[nn.Module], operator: Fused) -> None:
+    """Writes an operator's numbers into the layers that it is made of; what that cannot express, `_equal` finds."""
+    packed = _packed(operator)
+    has_norm = any(isinstance(layer, BatchNorm) for layer in layers)
+    for layer in layers:
+        if isinstance(layer, Layer):
+            layer.adopt(packed)
+        elif isinstance(layer, nn.Conv2d | nn.Linear) and packed.weights is not None:
+            layer.weight.copy_(packed.weights[0].reshape(layer.weight.shape))
+            if layer.bias is not None:
+                layer.bias.copy_(0 * packed.shift if has_norm else packed.shift)
+        elif isinstance(layer, BatchNorm) and _learns(layer):
+            layer.reset_running_stats()  # to mean 0 and variance 1
+            layer.weight.copy_(packed.scale * (1 + layer.eps) ** 0.5)
+            layer.bias.copy_(packed.shift)
+        elif isinstance(layer, nn.PReLU) and packed.left is not None:
+            layer.weight.copy_(packed.left[: layer.num_parameters])
+
+
+def _measure(network: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Gives each BatchNorm the statistics of its input and leaves its function as it is."""
+    sums: dict[nn.Module, list[Any]] = {}
+
+    def add(norm: nn.Module, inputs: Any) -> None:
+        x = inputs[0]
+        rest = [0, *range(2, x.dim())]
+        squares = torch.linalg.vector_norm(x, dim=rest, dtype=torch.float64).square()
+        found = x.numel() // x.shape[1], x.sum(rest, dtype=torch.float64), squares
+        sums[norm] = [before + more for before, more in zip(sums.get(norm, (0, 0, 0)), found, strict=True)]
+
+    norms = [module for module in network.modules() if _learns(module)]
+    handles = [norm.register_forward_pre_hook(add) for norm in norms]
+    for images in batches:
+        network(images)
+    for handle in handles:
+        handle.remove()
+    for norm, (count, total, squares) in sums.items():
+        mean = total / count
+        _restate(cast("BatchNorm", norm), mean, (squares / count - mean.square()).clamp_min(0))
+
+
+def _learns(module: nn.Module) -> bool:
+    return isinstance(module, BatchNorm) and module.affine and module.track_running_stats
+
+
+def _restate(norm: BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Other statistics, the same function."""
+    was_mean, was_variance = cast("Tensor", norm.running_mean), cast("Tensor", norm.running_var)
+    scale = norm.weight.double() / (was_variance.double() + norm.eps).sqrt()
+    norm.bias.add_(scale * (mean - was_mean))
+    norm.weight.copy_(scale * (variance + norm.eps).sqrt())
+    was_mean.copy_(mean)
+    was_variance.copy_(variance)

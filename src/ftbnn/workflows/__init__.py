@@ -1,0 +1,1 @@
+"""What verbs, experiments and the public API share: networks by name, runs to files, files to accuracies."""
