@@ -3,7 +3,7 @@
 import argparse
 
 from ftbnn.cli.output import print_json
-from ftbnn.text import size, table
+from ftbnn.text import line, size, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +32,11 @@ def run(args: argparse.Namespace) -> None:
         print_json(facts | {"size_bytes": file_bytes, "isa": model.isa, "operators": rows})
         return
     shape = "x".join(map(str, model.input_shape))
-    print(f"{model.name or path.name}: {size(file_bytes)}, input {shape}, {len(model.class_names)} class names")
+    print(f"{line(model.name) or path.name}: {size(file_bytes)}, input {shape}, {len(model.class_names)} class names")
     header = ["operator", "kind", "output", "MACs M", "weight bits", "weights"]
     cells = [
         [
-            row["path"],
+            line(row["path"]),
             row["kind"],
             "x".join(map(str, row["output_shape"])),
             f"{row['macs'] / 1e6:.3f}",

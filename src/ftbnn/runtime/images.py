@@ -1,5 +1,7 @@
 """Photos as networks want them: the shorter side resized, the centre cut out, grey or colour as asked. Pillow only."""
 
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,20 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, first_line
 from ftbnn.photos import FORMATS, crop_box, eight_bit, orientation, turned
 
+MOST_PIXELS = 100_000_000  # a small file may unfold into gigabytes
 
-def read_picture(path: Path) -> NDArray[np.uint8]:
-    """The pixels of a picture file."""
+
+def read_picture(path: Path | str) -> NDArray[np.uint8]:
+    """The pixels of a picture file, or, of `-`, of standard input."""
     try:
-        with Image.open(path, formats=FORMATS) as file:
+        source = io.BytesIO(sys.stdin.buffer.read()) if str(path) == "-" else path
+        with Image.open(source, formats=FORMATS) as file:
+            if file.width * file.height > MOST_PIXELS:
+                raise UserError(f"{file.width} x {file.height} pixels are more than {MOST_PIXELS:,}")
             return pixels(file)
     except FileNotFoundError:
         raise UserError(f"no picture at {path}") from None
     except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} cannot be read as a picture: {reason}") from error
+        raise UserError(f"{path} cannot be read as a picture: {first_line(error)}") from error
 
 
 def pixels(picture: Image.Image) -> NDArray[np.uint8]:

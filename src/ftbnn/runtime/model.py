@@ -1,9 +1,11 @@
 """A .ftbnn file as a function: images in, scores out."""
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,15 @@ from PIL import Image
 from ftbnn import _native
 from ftbnn._native import FormatError
 from ftbnn.errors import UserError
+from ftbnn.machine import cores
 from ftbnn.runtime.images import centre_view, pixels
+from ftbnn.text import line
 from ftbnn.zoo import resolve
 
 Images = NDArray[Any] | Image.Image | Sequence[NDArray[Any] | Image.Image]
+Given = str | os.PathLike[str] | bytes | bytearray | memoryview | BytesIO
+MOST_FILE_BYTES = 2**31  # docs/format.md
+MOST_THREADS = 1024
 
 
 @contextmanager
@@ -42,14 +49,50 @@ class OperatorTime:
     gmacs_per_s: float  # 0 for an operator without multiply-accumulates
 
 
+@dataclass(frozen=True)
+class Guess:
+    """A class that an image may be of: its name, its number, and its share of all (softmax)."""
+
+    name: str
+    index: int
+    share: float
+
+
+def _bytes_of(source: Given) -> bytes | None:
+    """What is in memory already; None of a path."""
+    if isinstance(source, BytesIO):
+        return source.getvalue()
+    return bytes(source) if isinstance(source, bytes | bytearray | memoryview) else None
+
+
+def _check_file(path: str) -> None:
+    """A pipe would block for ever, and a huge file would be read before its size is compared."""
+    with naming(path):
+        facts = os.stat(path)
+    if not stat.S_ISREG(facts.st_mode):
+        raise UserError(f"cannot read {path}: it is not a file")
+    if facts.st_size > MOST_FILE_BYTES:
+        raise FormatError(f"{path}: {facts.st_size} bytes are more than a file may have")
+
+
+def _check_threads(threads: Any) -> int:
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+        raise UserError(f"threads must be a whole number from 1 to {MOST_THREADS}, not {threads!r}")
+    return threads
+
+
 class Model:
     """A loaded network. May be called from several threads at once; the GIL is released while it runs."""
 
-    def __init__(self, source: str | os.PathLike[str] | bytes, *, threads: int | None = None) -> None:
-        given = source if isinstance(source, bytes) else os.fspath(source)
-        name = "these bytes" if isinstance(source, bytes) else source
-        with naming(name):
-            self._engine = _native.Engine(given, len(os.sched_getaffinity(0)) if threads is None else threads)
+    def __init__(self, source: Given, *, threads: int | None = None, **budget: int) -> None:
+        given = _bytes_of(source)
+        name = "these bytes" if given is not None else os.fspath(source)  # type: ignore[arg-type]
+        count = cores() if threads is None else _check_threads(threads)
+        if given is None:
+            _check_file(name)
+        with naming(line(str(name), 200)):
+            self._engine = _native.Engine(given if given is not None else name, count, **budget)
+        self._made_of = (given if given is not None else os.path.abspath(name), count, budget)
         self.name: str = self._engine.name
         self.input_shape: tuple[int, int, int] = self._engine.input_shape
         self.output_shape: tuple[int, int, int] = self._engine.output_shape
@@ -58,6 +101,28 @@ class Model:
         self.std: list[float] = self._engine.std
         self.threads: int = self._engine.threads
         self.isa: str = self._engine.isa
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.input_shape))
+        outputs = int(np.prod(self.output_shape))
+        return f"Model({line(self.name)!r}, input {shape}, {outputs} outputs, {self.isa}, {self.threads} threads)"
+
+    def __reduce__(self) -> Any:
+        """Another process loads the same file or bytes."""
+        return _load_again, self._made_of
+
+    def top(self, images: Images, k: int = 5) -> list[list[Guess]]:
+        """The `k` likeliest classes of each image, best first."""
+        if k < 1:
+            raise UserError(f"k must be 1 or more, not {k}")
+        scores = self(images)
+        if not np.isfinite(scores).all():
+            raise UserError("the network's scores are not finite: its weights are too large")
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        order = np.argsort(-shares, axis=1, kind="stable")[:, :k]
+        names = self.class_names or [str(number) for number in range(scores.shape[1])]
+        return [[Guess(names[i], int(i), float(row[i])) for i in best] for row, best in zip(shares, order, strict=True)]
 
     def __call__(self, images: Images) -> NDArray[np.float32]:
         """Scores (N, outputs).
@@ -127,6 +192,16 @@ class Model:
         return centre_view(image, channels=channels, size=(height, width), side=self._engine.resize)
 
 
-def load(source: str | Path | bytes, *, threads: int | None = None) -> Model:
-    """Opens a .ftbnn file, its bytes, or `zoo:NAME`. Raises FormatError if it is not one, UserError if unreadable."""
-    return Model(source if isinstance(source, bytes) else resolve(source), threads=threads)
+def load(source: Given, *, threads: int | None = None, **budget: int) -> Model:
+    """Opens a .ftbnn file, its bytes, or `zoo:NAME`. Raises FormatError if it is not one, UserError if unreadable.
+
+    `threads` is by default one per core that the process may use. `max_bytes` and `max_macs` (docs/format.md) limit
+    what a file from elsewhere may ask for.
+    """
+    if isinstance(source, str | os.PathLike):
+        source = resolve(Path(source) if isinstance(source, os.PathLike) else source)
+    return Model(source, threads=threads, **budget)
+
+
+def _load_again(source: str | bytes, threads: int, budget: dict[str, int]) -> Model:
+    return Model(source, threads=threads, **budget)
