@@ -14,7 +14,7 @@ namespace ftbnn {
 
 namespace {
 
-constexpr std::size_t PAGE = 4096;
+const auto PAGE = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 4 KiB, on some systems 16 or 64
 constexpr std::size_t HUGE_PAGE = std::size_t{2} << 20;
 
 void* map(std::size_t bytes, int protection) {

@@ -1,6 +1,6 @@
 #include "base/cpu.h"
 
-#include <cstdint>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -19,7 +19,59 @@ namespace ftbnn {
 
 namespace {
 
-constexpr Isa all_isas[] = {Isa::amx, Isa::avx512bf16, Isa::avx512, Isa::avx2, Isa::portable};
+struct Name {
+  Features feature;
+  const char* text;
+};
+
+constexpr Name names[] = {
+    {feature::popcnt, "popcnt"},
+    {feature::fma, "fma"},
+    {feature::f16c, "f16c"},
+    {feature::bmi1, "bmi1"},
+    {feature::bmi2, "bmi2"},
+    {feature::avx2, "avx2"},
+    {feature::avx512f, "avx512f"},
+    {feature::avx512dq, "avx512dq"},
+    {feature::avx512bw, "avx512bw"},
+    {feature::avx512vl, "avx512vl"},
+    {feature::avx512_vnni, "avx512_vnni"},
+    {feature::avx512_vpopcntdq, "avx512_vpopcntdq"},
+    {feature::avx512_bitalg, "avx512_bitalg"},
+    {feature::avx512_bf16, "avx512_bf16"},
+    {feature::avx_vnni, "avx_vnni"},
+    {feature::amx_tile, "amx_tile"},
+    {feature::amx_int8, "amx_int8"},
+    {feature::amx_bf16, "amx_bf16"},
+    {feature::emulated_tiles, "emulated_tiles"},
+};
+
+constexpr Features TILES = feature::amx_tile | feature::amx_int8 | feature::amx_bf16;
+
+// What an ISA needs to be there at all, and what it lets kernels use beyond that, where the CPU has it.
+struct Isa {
+  const char* name;
+  Features needs, more;
+  bool is_for_tests;
+};
+
+constexpr Features MORE_AVX512 =
+    feature::avx512_vnni | feature::avx512_vpopcntdq | feature::avx512_bitalg | feature::avx_vnni;
+
+// Best first. amx_emulated runs the AMX kernels with their tiles in plain C++; nothing chooses it but FTBNN_ISA.
+constexpr Isa table[] = {
+    {"amx", AVX512 | feature::amx_tile | feature::amx_int8, MORE_AVX512 | feature::avx512_bf16 | feature::amx_bf16,
+     false},
+    {"amx_emulated", AVX512, MORE_AVX512 | feature::avx512_bf16 | feature::emulated_tiles, true},
+    {"avx512bf16", AVX512 | feature::avx512_bf16, MORE_AVX512, false},
+    {"avx512", AVX512, MORE_AVX512, false},
+    {"avx2", AVX2, feature::avx_vnni, false},
+    {"portable", PORTABLE, 0, false},
+};
+
+std::atomic<Features> pretended{0};
+
+bool has(Features features, Features needed) { return (features & needed) == needed; }
 
 #if defined(__x86_64__)
 
@@ -65,118 +117,135 @@ std::string brand() {
   return first == std::string::npos ? "x86-64" : name.substr(first, name.find_last_not_of(' ') - first + 1);
 }
 
-Cpu detect() {
-  Cpu found;
-  found.name = brand();
+// What CPUID and the operating system claim; tiles are not yet tried.
+Features claimed() {
   const Registers basic = cpuid(1), extended = cpuid(7), extended1 = cpuid(7, 1);
   const std::uint64_t saved = saved_state();
   constexpr std::uint64_t ymm_state = 0x6, zmm_state = 0xe6, tile_state = 0x60000;
-  const bool has_ymm = (saved & ymm_state) == ymm_state;
-  const bool has_zmm = (saved & zmm_state) == zmm_state;
-  const bool has_tiles = (saved & tile_state) == tile_state;
+  const bool has_ymm = has(saved, ymm_state), has_zmm = has(saved, zmm_state), has_tiles = has(saved, tile_state);
+  Features found = 0;
+  const auto add = [&found](Features feature, bool present) { found |= present ? feature : 0; };
+  add(feature::popcnt, bit(basic.ecx, 23));
+  add(feature::fma, has_ymm && bit(basic.ecx, 12));
+  add(feature::f16c, has_ymm && bit(basic.ecx, 29));
+  add(feature::bmi1, bit(extended.ebx, 3));
+  add(feature::bmi2, bit(extended.ebx, 8));
+  add(feature::avx2, has_ymm && bit(extended.ebx, 5));
+  add(feature::avx512f, has_zmm && bit(extended.ebx, 16));
+  add(feature::avx512dq, has_zmm && bit(extended.ebx, 17));
+  add(feature::avx512bw, has_zmm && bit(extended.ebx, 30));
+  add(feature::avx512vl, has_zmm && bit(extended.ebx, 31));
+  add(feature::avx512_vnni, has_zmm && bit(extended.ecx, 11));
+  add(feature::avx512_vpopcntdq, has_zmm && bit(extended.ecx, 14));
+  add(feature::avx512_bitalg, has_zmm && bit(extended.ecx, 12));
+  add(feature::avx512_bf16, has_zmm && bit(extended1.eax, 5));
+  add(feature::avx_vnni, has_ymm && bit(extended1.eax, 4));
+  add(feature::amx_tile, has_tiles && bit(extended.edx, 24));
+  add(feature::amx_int8, has_tiles && bit(extended.edx, 25));
+  add(feature::amx_bf16, has_tiles && bit(extended.edx, 22));
+  return found;
+}
 
-  const auto feature = [&found](const char* name, bool present) {
-    if (present) found.features.emplace_back(name);
-    return present;
-  };
-  const bool popcnt = feature("popcnt", bit(basic.ecx, 23));
-  const bool fma = feature("fma", has_ymm && bit(basic.ecx, 12));
-  const bool f16c = feature("f16c", has_ymm && bit(basic.ecx, 29));
-  const bool bmi1 = feature("bmi1", bit(extended.ebx, 3));
-  const bool bmi2 = feature("bmi2", bit(extended.ebx, 8));
-  const bool avx2 = feature("avx2", has_ymm && bit(extended.ebx, 5));
-  const bool foundation = feature("avx512f", has_zmm && bit(extended.ebx, 16));
-  const bool dq = feature("avx512dq", has_zmm && bit(extended.ebx, 17));
-  const bool bw = feature("avx512bw", has_zmm && bit(extended.ebx, 30));
-  const bool vl = feature("avx512vl", has_zmm && bit(extended.ebx, 31));
-  const bool popcnt512 = feature("avx512_vpopcntdq", has_zmm && bit(extended.ecx, 14));
-  found.avx512_vnni = feature("avx512_vnni", has_zmm && bit(extended.ecx, 11));
-  const bool bf16 = feature("avx512_bf16", has_zmm && bit(extended1.eax, 5));
-  const bool may_tile = has_tiles && bit(extended.edx, 24) && request_tiles();
-  const bool tile = feature("amx_tile", may_tile);
-  const bool tile_int8 = feature(
-      "amx_int8", may_tile && bit(extended.edx, 25) && tiles_multiply(TileDot::i8) && tiles_multiply(TileDot::u8i8));
-  found.amx_bf16 = feature("amx_bf16", may_tile && bit(extended.edx, 22) && tiles_multiply(TileDot::bf16));
-
-  const bool runs_avx2 = popcnt && fma && f16c && bmi1 && bmi2 && avx2;
-  const bool runs_avx512 = runs_avx2 && foundation && dq && bw && vl && popcnt512;
-  if (runs_avx512 && tile && tile_int8) found.isas.push_back(Isa::amx);
-  if (runs_avx512 && bf16) found.isas.push_back(Isa::avx512bf16);
-  if (runs_avx512) found.isas.push_back(Isa::avx512);
-  if (runs_avx2) found.isas.push_back(Isa::avx2);
-  found.isas.push_back(Isa::portable);
+// The tile features that work: a machine that claims more than it has must not give wrong sums.
+Features working_tiles(Features claimed_features) {
+  if (!has(claimed_features, feature::amx_tile) || !request_tiles()) return 0;
+  Features found = feature::amx_tile;
+  if (has(claimed_features, feature::amx_int8) && tiles_multiply(TileDot::i8) && tiles_multiply(TileDot::u8i8)) {
+    found |= feature::amx_int8;
+  }
+  if (has(claimed_features, feature::amx_bf16) && tiles_multiply(TileDot::bf16)) found |= feature::amx_bf16;
   return found;
 }
 
 #else
 
-Cpu detect() {
-  Cpu found;
+std::string brand() {
 #if defined(__aarch64__)
-  found.name = "aarch64";
+  return "aarch64";
 #else
-  found.name = "unknown architecture";
+  return "unknown architecture";
 #endif
-  found.isas.push_back(Isa::portable);
-  return found;
 }
 
+Features claimed() { return 0; }
+Features working_tiles(Features) { return 0; }
+
 #endif
 
-template <typename List>
-std::string names(const List& isas) {
+const char* forced_isa() {
+  const char* name = std::getenv("FTBNN_ISA");
+  return name == nullptr ? "" : name;
+}
+
+// Nobody touches the tile registers where an ISA without them is forced: they cost a process 8 KiB a thread.
+bool may_try_tiles() {
+  const char* forced = forced_isa();
+  return *forced == '\0' || std::strcmp(forced, table[0].name) == 0;
+}
+
+bool is_there(const Isa& isa) { return has(cpu_features(), isa.needs); }
+
+std::string listed(bool all) {
   std::string text;
-  for (const Isa isa : isas) text += (text.empty() ? "" : ", ") + std::string(isa_name(isa));
+  for (const Isa& isa : table) {
+    if (!isa.is_for_tests && (all || is_there(isa))) text += (text.empty() ? "" : ", ") + std::string(isa.name);
+  }
   return text;
+}
+
+const Isa& isa_named(const std::string& name) {
+  if (name.empty()) {
+    for (const Isa& isa : table) {
+      if (!isa.is_for_tests && is_there(isa)) return isa;
+    }
+  }
+  for (const Isa& isa : table) {
+    if (name != isa.name) continue;
+    if (is_there(isa)) return isa;
+    throw std::invalid_argument("FTBNN_ISA=" + name + ": this CPU has no " + name + "; it has " + listed(false));
+  }
+  throw std::invalid_argument("FTBNN_ISA=" + name + " is not an ISA; choose one of " + listed(true));
 }
 
 }  // namespace
 
-const char* isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::amx:
-      return "amx";
-    case Isa::amx_emulated:
-      return "amx_emulated";
-    case Isa::avx512bf16:
-      return "avx512bf16";
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx2:
-      return "avx2";
-    case Isa::portable:
-      break;
-  }
-  return "portable";
-}
-
-const Cpu& cpu() {
-  static const Cpu found = detect();
+std::string cpu_name() {
+  static const std::string found = brand();
   return found;
 }
 
-Isa isa_in_use() {
-  const char* wanted = std::getenv("FTBNN_ISA");
-  if (wanted == nullptr || *wanted == '\0') return cpu().isas.front();
-  for (const Isa isa : cpu().isas) {
-    if (std::strcmp(wanted, isa_name(isa)) == 0) return isa;
-    if (isa == Isa::avx512 && std::strcmp(wanted, "amx_emulated") == 0) return Isa::amx_emulated;
-  }
-  for (const Isa isa : all_isas) {
-    if (std::strcmp(wanted, isa_name(isa)) == 0) {
-      throw std::invalid_argument("FTBNN_ISA=" + std::string(wanted) + ": this CPU has no " + wanted + "; it has " +
-                                  names(cpu().isas));
-    }
-  }
-  throw std::invalid_argument("FTBNN_ISA=" + std::string(wanted) + " is not an ISA; choose one of " + names(all_isas));
+Features cpu_features() {
+  static const Features found = claimed();
+  if (!may_try_tiles()) return (found & ~TILES) | pretended;
+  static const Features tiles = working_tiles(found);
+  return (found & ~TILES) | tiles | pretended;
 }
 
-bool hides_tile_palette() {
-#if defined(__x86_64__)
-  return bit(cpuid(7).edx, 24) && cpuid(0x1d).eax == 0;
-#else
-  return false;
-#endif
+std::vector<std::string> feature_names(Features features) {
+  std::vector<std::string> found;
+  for (const Name& name : names) {
+    if (has(features, name.feature)) found.emplace_back(name.text);
+  }
+  return found;
 }
+
+std::vector<std::string> isas() {
+  std::vector<std::string> found;
+  for (const Isa& isa : table) {
+    if (!isa.is_for_tests && is_there(isa)) found.emplace_back(isa.name);
+  }
+  return found;
+}
+
+std::string isa_in_use() { return isa_named(forced_isa()).name; }
+
+Features usable_features() { return usable_features(""); }
+
+Features usable_features(const std::string& name) {
+  const Isa& isa = isa_named(name.empty() ? forced_isa() : name);
+  return (cpu_features() | feature::emulated_tiles) & (isa.needs | isa.more);
+}
+
+void pretend(Features features) { pretended |= features; }
 
 }  // namespace ftbnn

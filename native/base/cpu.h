@@ -1,38 +1,49 @@
-// What this CPU can run, asked once.
+// What this CPU can run: a set of features, asked once, and which of them kernels may use.
 //
-// An ISA is a set of instructions that a family of kernels is compiled for. A kernel may run only if the CPU has
-// the instructions *and* the operating system saves the registers they use, so both are asked: CPUID for the
-// first, XCR0 (and for AMX a permission from the kernel) for the second.
+// A kernel may run only if the CPU has its instructions *and* the operating system saves the registers they use, so
+// both are asked: CPUID for the first, XCR0 (and for AMX a permission from the kernel) for the second.
+//
+// An ISA is a name for what kernels may use at most: FTBNN_ISA=avx2 takes all features away that avx2 does not allow.
+// Files of kernels include this, so there is nothing here that is compiled: constants and declarations.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace ftbnn {
 
-// amx_emulated is for tests: the AMX kernels with their tiles in plain C++, on a CPU that has avx512. Nothing chooses
-// it.
-enum class Isa { portable, avx2, avx512, avx512bf16, amx_emulated, amx };
+using Features = std::uint64_t;  // a set, one bit each
 
-const char* isa_name(Isa isa);
+namespace feature {
+constexpr Features popcnt = 1U << 0, fma = 1U << 1, f16c = 1U << 2, bmi1 = 1U << 3, bmi2 = 1U << 4, avx2 = 1U << 5,
+                   avx512f = 1U << 6, avx512dq = 1U << 7, avx512bw = 1U << 8, avx512vl = 1U << 9,
+                   avx512_vnni = 1U << 10, avx512_vpopcntdq = 1U << 11, avx512_bitalg = 1U << 12,
+                   avx512_bf16 = 1U << 13, avx_vnni = 1U << 14, amx_tile = 1U << 15, amx_int8 = 1U << 16,
+                   amx_bf16 = 1U << 17;
+constexpr Features emulated_tiles = 1U << 18;  // for tests: tile registers in plain C++; no CPU has it
+}  // namespace feature
 
-struct Cpu {
-  std::string name;                   // brand string, or the architecture where there is none
-  std::vector<std::string> features;  // instruction sets the kernels care about, as /proc/cpuinfo spells them
-  std::vector<Isa> isas;              // what may run here, best first; portable is always last
-  bool amx_bf16 = false;              // bf16 tiles beside the int8 ones
-  bool avx512_vnni = false;           // products of bytes in vectors
-};
+// What the files of an ISA are compiled for (CMakeLists.txt has the flags).
+constexpr Features PORTABLE = 0;
+constexpr Features AVX2 =
+    feature::popcnt | feature::fma | feature::f16c | feature::bmi1 | feature::bmi2 | feature::avx2;
+constexpr Features AVX512 = AVX2 | feature::avx512f | feature::avx512dq | feature::avx512bw | feature::avx512vl;
 
-// The machine's description, found on first use. Thread-safe.
-const Cpu& cpu();
+std::string cpu_name();                                    // brand string, or the architecture where there is none
+Features cpu_features();                                   // that the CPU and the operating system both offer
+std::vector<std::string> feature_names(Features features);  // as /proc/cpuinfo spells them
 
-// The ISA the kernels use: the best one, or the one that FTBNN_ISA names.
-// Throws std::invalid_argument, with the valid names in its text, if that one is unknown or this CPU lacks it.
-Isa isa_in_use();
+// ISAs that may run here, best first; portable is always last.
+std::vector<std::string> isas();
 
-// True on guests that show AMX in CPUID but not how its tiles look (leaf 0x1D): libraries that ask for it, as oneDNN
-// does, end in SIGILL there. Our own kernels do not ask.
-bool hides_tile_palette();
+// The ISA in use: the best one, or the one that FTBNN_ISA names; and the features that kernels may use by it.
+// Throw std::invalid_argument, with the valid names in its text, if that one is unknown or this CPU lacks it.
+std::string isa_in_use();
+Features usable_features();
+Features usable_features(const std::string& isa);  // "" is the one in use
+
+// For tests: from now on the CPU counts as having these too.
+void pretend(Features features);
 
 }  // namespace ftbnn

@@ -19,6 +19,9 @@ class FirstError {
     }
   }
 
+  // Whether there is no use in going on.
+  bool is_kept() const { return is_kept_; }
+
   // By the one who waited, once every task is done.
   void rethrow() {
     if (!is_kept_.exchange(false)) return;

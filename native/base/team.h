@@ -29,7 +29,7 @@ class Team {
   // Runs body(0) ... body(count - 1) and returns when all are done. The caller works too. Not reentrant.
   template <typename Body>
   void run(int count, const Body& body) {
-    if (launch_ == nullptr) return pool_->run(count, body);
+    if (launch_ == nullptr) return pool_->run(count, [&](int task, int) { body(task); });
     if (threads_ == 1 || count < 2) {
       for (int task = 0; task < count; ++task) body(task);
       return;
@@ -44,7 +44,7 @@ class Team {
         [](void* data) {
           auto& round = *static_cast<Round*>(data);
           for (int task = round.next++; task < round.count; task = round.next++)
-            round.error.keep_from([&] { round.body(task); });
+            if (!round.error.is_kept()) round.error.keep_from([&] { round.body(task); });
         },
         &round, static_cast<unsigned>(threads_), 0);
     round.error.rethrow();

@@ -23,7 +23,8 @@ namespace ftbnn {
 namespace {
 
 constexpr int MAX_THREADS = 1024;
-constexpr int SPINS = 4000;  // some tens of microseconds
+constexpr int SPINS = 4000;        // some tens of microseconds
+constexpr int CALLER_SPINS = 1000;  // before the caller lets others have the core: a quota may have stopped a worker
 constexpr std::uint64_t TASK_LIMIT = std::uint64_t{1} << 32;
 
 void pause() {
@@ -46,7 +47,7 @@ class ThreadPool::Crew {
  public:
   // Delegates, so that the threads that did start are sent home if one does not.
   explicit Crew(int workers) : Crew() {
-    for (int k = 0; k < workers; ++k) workers_.emplace_back([this] { work(); });
+    for (int k = 1; k <= workers; ++k) workers_.emplace_back([this, k] { work(k); });
   }
   ~Crew();
 
@@ -54,8 +55,8 @@ class ThreadPool::Crew {
 
  private:
   Crew() = default;
-  void work();
-  void take_tasks();
+  void work(int worker);
+  void take_tasks(int worker);
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;
@@ -83,12 +84,12 @@ ThreadPool::Crew::~Crew() {
 
 // A task once taken keeps the caller in run, so `call_` and `context_` are those of its round, even if the worker came
 // here for an earlier one.
-void ThreadPool::Crew::take_tasks() {
+void ThreadPool::Crew::take_tasks(int worker) {
   for (;;) {
     const std::uint64_t ticket = ticket_.fetch_add(1);
     const std::uint64_t task = ticket % TASK_LIMIT;
     if (task >= ticket / TASK_LIMIT) return;
-    error_.keep_from([&] { call_(context_, static_cast<int>(task)); });
+    if (!error_.is_kept()) error_.keep_from([&] { call_(context_, static_cast<int>(task), worker); });
     ++done_;
   }
 }
@@ -103,12 +104,12 @@ void ThreadPool::Crew::run(int count, Call call, const void* context) {
     const std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_all();
   }
-  take_tasks();
-  while (done_ < count) pause();
+  take_tasks(0);
+  for (int spin = 0; done_ < count; ++spin) spin < CALLER_SPINS ? pause() : std::this_thread::yield();
   error_.rethrow();
 }
 
-void ThreadPool::Crew::work() {
+void ThreadPool::Crew::work(int worker) {
   unsigned seen = 0;
   for (;;) {
     for (int spin = 0; spin < SPINS && round_ == seen; ++spin) pause();
@@ -120,7 +121,7 @@ void ThreadPool::Crew::work() {
     }
     seen = round_;
     if (stop_) return;
-    take_tasks();
+    take_tasks(worker);
   }
 }
 

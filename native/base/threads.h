@@ -4,7 +4,7 @@
 // then the result does not depend on the number of threads. Between two calls the workers spin for a moment before they
 // sleep: an operator takes some tens of microseconds, about as long as waking a thread. The caller waits for tasks, not
 // for workers: one that wakes up late finds nothing to do, and nobody waited for it. What the first task to fail has
-// thrown comes out of run.
+// thrown comes out of run, and tasks that have not begun by then do not begin.
 //
 // A fork copies no threads: in the child, the pool starts new ones when it has work for them.
 #pragma once
@@ -22,18 +22,21 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Runs body(0) ... body(count - 1) and returns when all are done. The caller works too. Not reentrant.
+  // Runs body(0, worker) ... body(count - 1, worker) and returns when all are done; no two tasks run at the same time
+  // with the same worker, 0 to threads - 1. The caller works too, as worker 0. Not reentrant.
   template <typename Body>
   void run(int count, const Body& body) {
     if (threads_ == 1 || count < 2) {
-      for (int task = 0; task < count; ++task) body(task);
+      for (int task = 0; task < count; ++task) body(task, 0);
       return;
     }
-    run_erased(count, [](const void* context, int task) { (*static_cast<const Body*>(context))(task); }, &body);
+    run_erased(
+        count,
+        [](const void* context, int task, int worker) { (*static_cast<const Body*>(context))(task, worker); }, &body);
   }
 
  private:
-  using Call = void (*)(const void*, int);
+  using Call = void (*)(const void*, int, int);
   class Crew;
 
   void run_erased(int count, Call call, const void* context);

@@ -1,3 +1,5 @@
+#if defined(__x86_64__)
+
 #include "bench/roof__amx.h"
 
 #include <chrono>
@@ -45,3 +47,5 @@ double amx_int8_roof_gmacs() {
 }
 
 }  // namespace ftbnn
+
+#endif

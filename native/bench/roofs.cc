@@ -1,11 +1,11 @@
 #include "bench/roofs.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "bench/roof__amx.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -78,34 +78,44 @@ __attribute__((target("avx2,fma"))) void fma__avx2() {
   }
 }
 
-constexpr Roof table[] = {
-    {"tileloadd, tdpbssd", Isa::amx, true, amx_int8_roof_gmacs},
-    {"fma", Isa::amx, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
-    {"xor, vpopcntq, add", Isa::avx512bf16, true, [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }},
-    {"fma", Isa::avx512bf16, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
-    {"xor, vpopcntq, add", Isa::avx512, true, [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }},
-    {"fma", Isa::avx512, false, [] { return gmacs(16.0 * 16 * steps, fma__avx512); }},
-    {"xor, vpshufb twice, add", Isa::avx2, true, [] { return gmacs(8.0 * 256 * steps, popcount__avx2); }},
-    {"fma", Isa::avx2, false, [] { return gmacs(12.0 * 8 * steps, fma__avx2); }},
-};
+constexpr Features TILES = AVX512 | feature::amx_tile | feature::amx_int8;
+constexpr Features POPCOUNT = AVX512 | feature::avx512_vpopcntdq;
 
 #endif
-
-std::vector<Roof> find_roofs() {
-  std::vector<Roof> found;
-#if defined(__x86_64__)
-  const std::vector<Isa>& isas = cpu().isas;
-  std::copy_if(std::begin(table), std::end(table), std::back_inserter(found),
-               [&](const Roof& roof) { return std::find(isas.begin(), isas.end(), roof.isa) != isas.end(); });
-#endif
-  return found;
-}
 
 }  // namespace
 
-const std::vector<Roof>& roofs() {
-  static const std::vector<Roof> found = find_roofs();
-  return found;
+const Table<Roof>& binary_roofs() {
+  static const Table<Roof> table = {
+#if defined(__x86_64__)
+      {"amx", TILES, {"tileloadd, tdpbssd", amx_int8_roof_gmacs}},
+      {"avx512", POPCOUNT, {"xor, vpopcntq, add", [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }}},
+      {"avx2", AVX2, {"xor, vpshufb twice, add", [] { return gmacs(8.0 * 256 * steps, popcount__avx2); }}},
+#endif
+      {"none", PORTABLE, {"", nullptr}},
+  };
+  return table;
+}
+
+const Table<Roof>& float_roofs() {
+  static const Table<Roof> table = {
+#if defined(__x86_64__)
+      {"avx512", AVX512, {"fma", [] { return gmacs(16.0 * 16 * steps, fma__avx512); }}},
+      {"avx2", AVX2, {"fma", [] { return gmacs(12.0 * 8 * steps, fma__avx2); }}},
+#endif
+      {"none", PORTABLE, {"", nullptr}},
+  };
+  return table;
+}
+
+bool hides_tile_palette() {
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx >> 24 & 1U) == 0) return false;
+  return __get_cpuid_count(0x1d, 0, &eax, &ebx, &ecx, &edx) == 0 || eax == 0;
+#else
+  return false;
+#endif
 }
 
 }  // namespace ftbnn

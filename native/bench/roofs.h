@@ -3,20 +3,21 @@
 // A kernel's share of its roof is comparable between machines and moments; its GMAC/s are not, as clocks wander.
 #pragma once
 
-#include <vector>
-
-#include "base/cpu.h"
+#include "base/table.h"
 
 namespace ftbnn {
 
 struct Roof {
-  const char* name;   // the instructions
-  Isa isa;            // whose kernels it bounds
-  bool binary;        // bounds binary kernels; else those in float32
+  const char* instructions;
   double (*gmacs)();  // runs for about a millisecond; 1e9 multiply-accumulates a second, on the calling thread
 };
 
-// The roofs that this CPU can run.
-const std::vector<Roof>& roofs();
+// Of binary kernels, and of those in float32. The last row of each is no roof: its function is null.
+const Table<Roof>& binary_roofs();
+const Table<Roof>& float_roofs();
+
+// True on guests that show AMX in CPUID but not how its tiles look (leaf 0x1D): libraries that ask for it, as oneDNN
+// does, end in SIGILL there. Our own kernels do not ask.
+bool hides_tile_palette();
 
 }  // namespace ftbnn

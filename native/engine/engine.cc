@@ -10,6 +10,10 @@ namespace ftbnn {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t WORTH_ASKING = std::uint64_t{1} << 24;  // operations: some hundred microseconds
+
 void require_finite(const float* numbers, std::size_t count) {
   constexpr std::uint32_t EXPONENT = 0x7f800000;
   bool found = false;
@@ -21,108 +25,159 @@ void require_finite(const float* numbers, std::size_t count) {
   if (found) throw std::invalid_argument("the images have values that are not finite (NaN or infinity)");
 }
 
+// Asks a few times a second.
+class Questions {
+ public:
+  explicit Questions(const Interrupt& interrupt) : interrupt_(interrupt) {}
+  void ask() {
+    if (!interrupt_ || Clock::now() < next_) return;
+    interrupt_();
+    next_ = Clock::now() + std::chrono::milliseconds(50);
+  }
+
+ private:
+  const Interrupt& interrupt_;
+  Clock::time_point next_ = Clock::now() + std::chrono::milliseconds(50);
+};
+
 }  // namespace
 
-Engine::Engine(Model model, int threads)
-    : model_(std::move(model)), plan_(make_plan(model_)), kernels_(kernels_for(isa_in_use())), pool_(threads) {
-  workspaces_.push_back(std::make_unique<Workspace>(plan_, kernels_, threads));
-}
+// What a call needs that works alone.
+struct Engine::Workspace {
+  explicit Workspace(const Plan& plan) : memory(plan), scratch(plan.scratch_bytes()) {}
+  Memory memory;
+  AlignedArray<std::uint8_t> scratch;
+};
 
 // Gives the memory back when the run is over.
 class Engine::Loan {
  public:
   explicit Loan(const Engine& engine) : engine_(engine) {
-    const std::lock_guard<std::mutex> lock(engine_.workspaces_mutex_);
-    if (engine_.workspaces_.empty()) {
-      memory_ = std::make_unique<Workspace>(engine_.plan_, engine_.kernels_, engine_.threads());
+    const std::lock_guard<std::mutex> lock(engine_.spare_mutex_);
+    if (engine_.spare_.empty()) {
+      space_ = std::make_unique<Workspace>(engine_.plan_);
     } else {
-      memory_ = std::move(engine_.workspaces_.back());
-      engine_.workspaces_.pop_back();
+      space_ = std::move(engine_.spare_.back());
+      engine_.spare_.pop_back();
     }
   }
   ~Loan() {
-    const std::lock_guard<std::mutex> lock(engine_.workspaces_mutex_);
+    const std::lock_guard<std::mutex> lock(engine_.spare_mutex_);
     try {
-      engine_.workspaces_.push_back(std::move(memory_));
+      engine_.spare_.push_back(std::move(space_));
     } catch (const std::bad_alloc&) {  // no room to keep it: the next one is made anew
     }
   }
   Loan(const Loan&) = delete;
   Loan& operator=(const Loan&) = delete;
 
-  Workspace& operator*() const { return *memory_; }
+  Workspace& operator*() const { return *space_; }
 
  private:
   const Engine& engine_;
-  std::unique_ptr<Workspace> memory_;
+  std::unique_ptr<Workspace> space_;
 };
 
-// So that which call allocates is not up to how its threads happen to overlap.
-void Engine::reserve(int count) const {
-  const std::lock_guard<std::mutex> lock(workspaces_mutex_);
-  while (workspaces_.size() < static_cast<std::size_t>(count))
-    workspaces_.push_back(std::make_unique<Workspace>(plan_, kernels_, threads()));
+Engine::Engine(Model model, int threads, const Limits& limits, const std::string& isa)
+    : model_(std::move(model)),
+      isa_(isa.empty() ? isa_in_use() : isa),
+      plan_(model_, usable_features(isa_), limits),
+      pool_(threads),
+      scratch_(plan_.scratch_bytes() * static_cast<std::size_t>(threads)) {
+  memories_.push_back(std::make_unique<Memory>(plan_));
+  // The plan has what it needs of the file's bytes.
+  model_.bytes = {};
+  for (Operator& op : model_.operators) {
+    op.weights = op.threshold = nullptr;
+    op.bits = nullptr;
+    op.map = nullptr;
+  }
+}
+
+Engine::~Engine() = default;
+
+template <typename Pixel>
+void Engine::run_one(Image& image, const Pixel* pixels, float* output, const std::function<void()>& between) const {
+  if (between) between();
+  image.load(pixels);
+  for (std::size_t k = 0; k < model_.operators.size(); ++k) {
+    const Step* step = plan_.step(k);
+    if (step == nullptr) continue;
+    if (between && step->macs() > WORTH_ASKING) between();
+    step->run(image);
+  }
+  image.store(output);
 }
 
 template <typename Pixel>
-void Engine::run_all(const Pixel* images, int batch, float* output) const {
-  const std::size_t in = model_.input().elements(), out = model_.output().elements();
-  const auto one = [&](int k, Workspace& memory, ThreadPool* pool) {
-    ImageRun run(model_, plan_, kernels_, memory, pool);
-    run.load(images + static_cast<std::size_t>(k) * in);
-    for (std::size_t index = 0; index < model_.operators.size(); ++index) run.execute(index);
-    run.store(output + static_cast<std::size_t>(k) * out);
-  };
-  // A call that finds the pool busy with another one runs on its own thread alone: same results, no waiting.
-  std::unique_lock<std::mutex> pool_lock(pool_mutex_, std::try_to_lock);
-  ThreadPool* pool = pool_lock.owns_lock() && pool_.threads() > 1 ? &pool_ : nullptr;
+void Engine::run_all(const Pixel* images, int batch, float* output, const Interrupt& interrupt) const {
+  const auto in = static_cast<std::size_t>(model_.input().elements());
+  const auto out = static_cast<std::size_t>(model_.output().elements());
+  const auto at = [](int k, std::size_t size) { return static_cast<std::size_t>(k) * size; };
+  Questions questions(interrupt);
+  const auto ask = [&] { questions.ask(); };
+  std::unique_lock<std::mutex> lock(pool_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {  // another call has the pool: same results on this thread alone, and no waiting
+    const Loan space(*this);
+    Image image(model_, plan_, (*space).memory, (*space).scratch.data(), nullptr);
+    for (int k = 0; k < batch; ++k) run_one(image, images + at(k, in), output + at(k, out), ask);
+    return;
+  }
   // Whole images to the threads as long as there is one for each; the rest together.
-  const int apart = pool != nullptr ? batch / pool_.threads() * pool_.threads() : 0;
+  const int threads = pool_.threads(), apart = threads > 1 ? batch / threads * threads : 0;
   if (apart > 0) {
-    reserve(pool_.threads());
-    pool_.run(apart, [&](int k) {
-      const Loan memory(*this);
-      one(k, *memory, nullptr);
+    while (memories_.size() < static_cast<std::size_t>(threads)) memories_.push_back(std::make_unique<Memory>(plan_));
+    pool_.run(apart, [&](int k, int worker) {
+      Image image(model_, plan_, *memories_[static_cast<std::size_t>(worker)],
+                  scratch_.data() + at(worker, plan_.scratch_bytes()), nullptr);
+      const std::function<void()> none;
+      run_one(image, images + at(k, in), output + at(k, out), worker == 0 ? std::function<void()>(ask) : none);
     });
   }
-  const Loan memory(*this);
-  for (int k = apart; k < batch; ++k) one(k, *memory, pool);
+  Image image(model_, plan_, *memories_.front(), scratch_.data(), threads > 1 ? &pool_ : nullptr);
+  for (int k = apart; k < batch; ++k) run_one(image, images + at(k, in), output + at(k, out), ask);
 }
 
-void Engine::run(const float* images, int batch, float* output) const {
-  require_finite(images, static_cast<std::size_t>(batch) * model_.input().elements());
-  run_all(images, batch, output);
+void Engine::run(const float* images, int batch, float* output, const Interrupt& interrupt) const {
+  require_finite(images, static_cast<std::size_t>(batch) * static_cast<std::size_t>(model_.input().elements()));
+  run_all(images, batch, output, interrupt);
 }
-void Engine::run(const std::uint8_t* images, int batch, float* output) const { run_all(images, batch, output); }
+
+void Engine::run(const std::uint8_t* images, int batch, float* output, const Interrupt& interrupt) const {
+  run_all(images, batch, output, interrupt);
+}
 
 template <typename Pixel>
-std::vector<double> Engine::profile_one(const Pixel* image, int rounds) const {
-  using Clock = std::chrono::steady_clock;
+std::vector<double> Engine::profile_one(const Pixel* pixels, int rounds, const Interrupt& interrupt) const {
   std::vector<double> fastest(model_.operators.size() + 1, std::numeric_limits<double>::infinity());
-  const Loan memory(*this);
-  const std::lock_guard<std::mutex> pool_lock(pool_mutex_);
-  ImageRun run(model_, plan_, kernels_, *memory, &pool_);
+  const std::lock_guard<std::mutex> lock(pool_mutex_);
+  Image image(model_, plan_, *memories_.front(), scratch_.data(), &pool_);
+  Questions questions(interrupt);
   for (int round = 0; round < rounds; ++round) {
+    questions.ask();
     Clock::time_point before = Clock::now();
     const auto lap = [&](std::size_t index) {
       const Clock::time_point now = Clock::now();
       fastest[index] = std::min(fastest[index], std::chrono::duration<double>(now - before).count());
       before = now;
     };
-    run.load(image);
+    image.load(pixels);
     lap(0);
-    for (std::size_t index = 0; index < model_.operators.size(); ++index) {
-      run.execute(index);
-      lap(index + 1);
+    for (std::size_t k = 0; k < model_.operators.size(); ++k) {
+      if (const Step* step = plan_.step(k)) step->run(image);
+      lap(k + 1);
     }
   }
   return fastest;
 }
 
-std::vector<double> Engine::profile(const float* image, int rounds) const {
-  require_finite(image, model_.input().elements());
-  return profile_one(image, rounds);
+std::vector<double> Engine::profile(const float* image, int rounds, const Interrupt& interrupt) const {
+  require_finite(image, static_cast<std::size_t>(model_.input().elements()));
+  return profile_one(image, rounds, interrupt);
 }
-std::vector<double> Engine::profile(const std::uint8_t* image, int rounds) const { return profile_one(image, rounds); }
+
+std::vector<double> Engine::profile(const std::uint8_t* image, int rounds, const Interrupt& interrupt) const {
+  return profile_one(image, rounds, interrupt);
+}
 
 }  // namespace ftbnn

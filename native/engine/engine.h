@@ -1,50 +1,62 @@
 // Runs a model: images in, outputs out. Safe to call from many threads at once.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "base/cpu.h"
 #include "base/threads.h"
+#include "engine/image.h"
 #include "engine/plan.h"
-#include "engine/run.h"
-#include "kernels/table.h"
 
 namespace ftbnn {
 
+// Asked now and then, on the thread that called: throws what is to end the run.
+using Interrupt = std::function<void()>;
+
 class Engine {
  public:
-  Engine(Model model, int threads);
+  // isa: as FTBNN_ISA names it; "" for the one in use.
+  Engine(Model model, int threads, const Limits& limits = {}, const std::string& isa = "");
+  ~Engine();
 
   const Model& model() const { return model_; }
   const Plan& plan() const { return plan_; }
-  Isa isa() const { return kernels_.isa; }
+  const std::string& isa() const { return isa_; }
   int threads() const { return pool_.threads(); }
 
   // float32 images (batch, c, h, w), normalised already; output (batch, elements of the last value), channel-major.
   // Throws std::invalid_argument if a number is not finite.
-  void run(const float* images, int batch, float* output) const;
+  void run(const float* images, int batch, float* output, const Interrupt& interrupt = {}) const;
   // 8-bit images (batch, h, w, c), normalised here as the file says.
-  void run(const std::uint8_t* images, int batch, float* output) const;
+  void run(const std::uint8_t* images, int batch, float* output, const Interrupt& interrupt = {}) const;
   // Seconds that each operator took for one image, the fastest of `rounds` (index 0 is the input's conversion).
-  std::vector<double> profile(const float* image, int rounds) const;
-  std::vector<double> profile(const std::uint8_t* image, int rounds) const;
+  std::vector<double> profile(const float* image, int rounds, const Interrupt& interrupt = {}) const;
+  std::vector<double> profile(const std::uint8_t* image, int rounds, const Interrupt& interrupt = {}) const;
 
  private:
   class Loan;
-  void reserve(int workspaces) const;
+  struct Workspace;
   template <typename Pixel>
-  void run_all(const Pixel* images, int batch, float* output) const;
+  void run_all(const Pixel* images, int batch, float* output, const Interrupt& interrupt) const;
   template <typename Pixel>
-  std::vector<double> profile_one(const Pixel* image, int rounds) const;
+  std::vector<double> profile_one(const Pixel* image, int rounds, const Interrupt& interrupt) const;
+  template <typename Pixel>
+  void run_one(Image& image, const Pixel* pixels, float* output, const std::function<void()>& between) const;
 
   Model model_;
+  std::string isa_;
   Plan plan_;
-  const Kernels& kernels_;
+  // Who has the pool works in its memory: one for each thread from when images first go to threads of their own.
   mutable ThreadPool pool_;
-  mutable std::mutex pool_mutex_, workspaces_mutex_;
-  mutable std::vector<std::unique_ptr<Workspace>> workspaces_;
+  mutable std::mutex pool_mutex_;
+  mutable std::vector<std::unique_ptr<Memory>> memories_;
+  mutable AlignedArray<std::uint8_t> scratch_;  // of all threads
+  // Calls that find the pool busy work alone, in memory that is kept here meanwhile.
+  mutable std::mutex spare_mutex_;
+  mutable std::vector<std::unique_ptr<Workspace>> spare_;
 };
 
 }  // namespace ftbnn

@@ -7,34 +7,27 @@
 #include <vector>
 
 #include "base/aligned.h"
-#include "kernels/conv_row.h"
+#include "kernels/between/between.h"
 
 namespace ftbnn {
 
-// The file is not what docs/format.md says.
+// The file is not what docs/format.md says, or asks for more than it may.
 class FormatError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-enum class Kind : std::uint8_t {
-  conv = 1,
-  bconv,
-  linear,
-  max_pool,
-  avg_pool,
-  average_to,
-  concat,
-  channels,
-  pointwise,
-  flatten,
+// What a file may ask for. It is compared before anything is allocated.
+struct Limits {
+  std::uint64_t max_bytes = std::uint64_t{1} << 30;  // memory of the network and of one image under way
+  std::uint64_t max_macs = std::uint64_t{1} << 40;   // operations an image
 };
-
-const char* kind_name(Kind kind);
 
 struct Shape {
   int c = 0, h = 0, w = 0;
-  std::size_t elements() const { return static_cast<std::size_t>(c) * h * w; }
+  std::uint64_t elements() const {
+    return static_cast<std::uint64_t>(c) * static_cast<std::uint64_t>(h) * static_cast<std::uint64_t>(w);
+  }
   bool operator==(const Shape& other) const { return c == other.c && h == other.h && w == other.w; }
 };
 
@@ -42,15 +35,19 @@ struct Window {
   int kh = 1, kw = 1, sh = 1, sw = 1, ph = 0, pw = 0;
 };
 
-// Null where the file has none; arrays have one entry per output channel.
+// The epilogue of an operator. Null where the file has none; arrays have one entry per output channel.
 struct Tail {
-  const float *scale = nullptr, *shift = nullptr, *left = nullptr, *right = nullptr;
+  const float *scale = nullptr, *shift = nullptr, *left = nullptr, *right = nullptr, *after = nullptr;
   int shortcut = -1;  // value
   Act act = Act::none;
+  Curve curve = Curve::none;  // in place of act
+  float low = 0, high = 0;    // of a clamp
 };
 
+struct OperatorKind;  // operators/operator.h
+
 struct Operator {
-  Kind kind = Kind::pointwise;
+  const OperatorKind* kind = nullptr;
   std::string path;
   std::vector<int> inputs;
   int output = 0;
@@ -60,16 +57,10 @@ struct Operator {
   bool whole_window = false;  // avg-pool: divide by the whole window
   const float* weights = nullptr;
   const std::uint8_t* bits = nullptr;
-  std::size_t bits_bytes = 0;
-  const std::int32_t* map = nullptr;
+  std::uint64_t weight_bytes = 0;      // of either
+  const float* threshold = nullptr;    // bconv: [in], what a code is compared with; null: 0
+  const std::int32_t* map = nullptr;   // channels
   Tail tail;
-};
-
-// Channels of group g: floor(c / groups), the last group takes the remainder too.
-struct Groups {
-  int channels, groups;
-  int first(int g) const { return g * (channels / groups); }
-  int size(int g) const { return g + 1 < groups ? channels / groups : channels - first(g); }
 };
 
 struct Model {
@@ -82,7 +73,7 @@ struct Model {
   std::vector<Operator> operators;
 
   const Shape& input() const { return values.front(); }
-  const Shape& output() const { return values[operators.back().output]; }
+  const Shape& output() const { return values[static_cast<std::size_t>(operators.back().output)]; }
 };
 
 }  // namespace ftbnn

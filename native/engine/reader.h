@@ -7,7 +7,8 @@
 
 namespace ftbnn {
 
-Model parse(const void* bytes, std::size_t size);  // keeps a copy; throws FormatError
-Model read_model(const std::string& path);         // throws FormatError, or std::system_error if it cannot be read
+Model parse(const void* bytes, std::size_t size, const Limits& limits);  // keeps a copy; throws FormatError
+Model read_model(const std::string& path, const Limits& limits);  // throws FormatError, or std::system_error if it
+                                                                  // cannot be read
 
 }  // namespace ftbnn

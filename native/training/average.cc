@@ -1,5 +1,6 @@
 #include "training/average.h"
 
+#include "base/table.h"
 #include "training/pieces.h"
 
 namespace ftbnn::training {
@@ -22,16 +23,16 @@ void for_rows(int n, int rows, Team& team, const Body& body) {
 
 }  // namespace
 
-void average(const PoolShape& s, int n, const float* x, float* out, Isa isa, Team& team) {
-  const PoolRows& kernels = pool_rows_for(isa);
+void average(const PoolShape& s, int n, const float* x, float* out, Features usable, Team& team) {
+  const PoolKernels& kernels = pool_table().best(usable).kernels;
   const std::size_t in_row = z(s.w) * z(s.channels), out_row = z(s.ow) * z(s.channels);
   for_rows(n, s.oh, team, [&](std::size_t image, int row) {
     kernels.average(s, x + image * z(s.h) * in_row, row, out + (image * z(s.oh) + z(row)) * out_row);
   });
 }
 
-void average_backward(const PoolShape& s, int n, const float* grad, float* grad_x, Isa isa, Team& team) {
-  const PoolRows& kernels = pool_rows_for(isa);
+void average_backward(const PoolShape& s, int n, const float* grad, float* grad_x, Features usable, Team& team) {
+  const PoolKernels& kernels = pool_table().best(usable).kernels;
   const std::size_t in_row = z(s.w) * z(s.channels), out_row = z(s.ow) * z(s.channels);
   for_rows(n, s.h, team, [&](std::size_t image, int row) {
     kernels.spread(s, grad + image * z(s.oh) * out_row, row, grad_x + (image * z(s.h) + z(row)) * in_row);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/scratch.h"
+#include "base/table.h"
+
 namespace ftbnn::training {
 
 namespace {
@@ -10,194 +13,115 @@ constexpr float ONES[PANEL] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 constexpr float ZEROS[PANEL] = {};
 
+constexpr std::size_t POSITIONS = 256;  // to a task, if images are small: what is done for a panel serves them all
+constexpr int TASKS_PER_THREAD = 4;
+constexpr int MOST_VECTOR_TAPS = 64;  // that vectors pack
+
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
-int words_of(int channels) { return (channels + 63) / 64; }
+
+// Of dense codes: every group's channels side by side.
+CodeLayout layout_of(const BatchShape& s) {
+  CodeLayout layout{words_of(s.in), {}, false};
+  for (int g = 0; g < s.groups; ++g) layout.groups.push_back({{s.ins().first(g), s.ins().size(g)}});
+  return layout;
+}
+
+// Signs of the proxies, as a kernel takes weights.
+std::vector<std::uint64_t> pack_weights(const BatchShape& s, const float* weight, const float* tail,
+                                        const BlockKernels& rows, Team& team) {
+  std::vector<std::uint64_t> words(weight_words(s));
+  const Groups ins = s.ins(), outs = s.outs();
+  const std::size_t taps = z(s.taps()), size = words_of(ins.size(0)) * taps, last = words_of(ins.largest()) * taps;
+  constexpr int CHANNELS = 8;  // of a task
+  team.run((s.out + CHANNELS - 1) / CHANNELS, [&](int task) {
+    for (int o = task * CHANNELS; o < std::min(s.out, (task + 1) * CHANNELS); ++o) {
+      const int g = std::min(o / outs.size(0), s.groups - 1), inside = o - outs.first(g);
+      const bool in_tail = tail != nullptr && g == s.groups - 1;
+      const float* proxies = (in_tail ? tail : weight) + z(in_tail ? inside : o) * z(ins.size(g)) * taps;
+      const bool is_last = g == s.groups - 1;
+      std::uint64_t* to = words.data() + z(outs.first(g)) * size + z(inside) * (is_last ? last : size);
+      rows.pack_proxies(proxies, ins.size(g), s.taps(), to);
+    }
+  });
+  return words;
+}
+
+const BlockKernels& packing_rows(const BatchShape& s, Features usable) {
+  return block_table().best(s.taps() <= MOST_VECTOR_TAPS ? usable : PORTABLE).kernels;
+}
 
 }  // namespace
 
-int BinaryConv::limit(const ConvShape& s) { return (s.in - s.in / s.groups * (s.groups - 1)) * s.kh * s.kw; }
-
-BinaryConv::BinaryConv(const ConvShape& shape, bool zero_one, const float* weight, const float* tail, Isa isa,
+BinaryConv::BinaryConv(const BatchShape& shape, bool zero_one, const float* weight, const float* tail, Features usable,
                        Team& team)
-    : shape_(shape),
-      zero_one_(zero_one),
-      kernels_(kernels_for(isa)),
-      rows_(shape.kh * shape.kw <= 64 ? block_rows_for(isa) : block_rows_for(Isa::portable)),
-      by_tiles_(by_tiles(shape, isa)),
-      plane_rows_((shape.oh() - 1) * shape.sh + shape.kh),
-      plane_columns_((shape.ow() - 1) * shape.sw + shape.kw) {
-  const int in = shape.in / shape.groups, out = shape.out / shape.groups;
-  std::size_t size = 0;
-  for (int g = 0; g < shape.groups; ++g) {
-    const bool last = g == shape.groups - 1;
-    Group group{g * in, last ? shape.in - g * in : in, g * out, last ? shape.out - g * out : out, 0, panels_, size};
-    group.words = words_of(group.in_size);
-    const int panels = (group.out_size + PANEL - 1) / PANEL;
-    panels_ += panels;
-    size += z(panels) * z(shape.kh * shape.kw) * z(group.words) * PANEL;
-    groups_.push_back(group);
-  }
-  weights_ = AlignedArray<std::uint64_t>(size);
-  pack_weights(weight, tail, team);
-  if (!by_tiles_ && !zero_one) find_bases(team);
-}
-
-void BinaryConv::pack_weights(const float* weight, const float* tail, Team& team) {
-  const int taps = shape_.kh * shape_.kw, outputs = shape_.out / shape_.groups;
-  constexpr int CHANNELS = 8;  // of a task
-  team.run((shape_.out + CHANNELS - 1) / CHANNELS, [&](int task) {
-    for (int o = task * CHANNELS; o < std::min(shape_.out, (task + 1) * CHANNELS); ++o) {
-      const Group& group = groups_[z(std::min(o / outputs, shape_.groups - 1))];
-      const bool in_tail = tail != nullptr && group.out_first == outputs * (shape_.groups - 1);
-      const int row = o - group.out_first;
-      const float* proxies = (in_tail ? tail : weight) + z(in_tail ? row : o) * z(group.in_size * taps);
-      std::uint64_t* panel = weights_.data() + group.weights_at + z(row / PANEL) * z(taps * group.words) * PANEL;
-      rows_.pack_proxies(proxies, group.in_size, taps, panel + row % PANEL, PANEL);
-    }
-  });
-}
-
-void BinaryConv::find_bases(Team& team) {
-  const ConvShape& s = shape_;
-  row_class_ = border_classes(s.oh(), s.sh, s.kh, s.ph, s.h, row_kinds_);
-  column_class_ = border_classes(s.ow(), s.sw, s.kw, s.pw, s.w, column_kinds_);
-  const std::size_t kinds = row_kinds_.size() * column_kinds_.size();
-  bases_ = AlignedArray<std::int32_t>(z(panels_) * kinds * PANEL);
-  team.run(panels_, [&](int panel) {
-    const Group& group =
-        *std::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) { return g.first_panel <= panel; });
-    const std::size_t size = z(s.kh * s.kw * group.words) * PANEL;
-    const std::uint64_t* weights = weights_.data() + group.weights_at + z(panel - group.first_panel) * size;
-    border_bases(weights, group.in_size, s.kh, s.kw, row_kinds_, column_kinds_,
-                 bases_.data() + z(panel) * kinds * PANEL);
-  });
-}
-
-Epilogue BinaryConv::as_they_are() const {
-  Epilogue end{};
-  end.scale = ONES;
-  end.shift = ZEROS;
-  end.out_stride = z(shape_.out);
-  end.act = Act::none;
-  return end;
-}
-
-// The channels of one group with the image's border: [plane_rows][plane_columns][words].
-void BinaryConv::fill_plane(const Group& group, const std::uint64_t* codes, std::uint64_t* plane) const {
-  const ConvShape& s = shape_;
-  const int words = words_of(s.in), first = group.in_first / 64, shift = group.in_first % 64;
-  const int tail = group.in_size % 64;
-  const std::uint64_t tail_mask = tail == 0 ? ~std::uint64_t{0} : (std::uint64_t{1} << tail) - 1;
-  std::fill_n(plane, z(plane_rows_) * z(plane_columns_) * z(group.words), 0);
-  const int columns = std::min(s.w, plane_columns_ - s.pw);
-  for (int y = 0; y < std::min(s.h, plane_rows_ - s.ph); ++y) {
-    const std::uint64_t* from = codes + z(y) * z(s.w) * z(words);
-    std::uint64_t* to = plane + (z(y + s.ph) * z(plane_columns_) + z(s.pw)) * z(group.words);
-    if (s.groups == 1) {
-      std::copy_n(from, z(std::max(columns, 0)) * z(words), to);
-      continue;
-    }
-    for (int x = 0; x < columns; ++x, from += words, to += group.words) {
-      for (int k = 0; k < group.words; ++k) {
-        std::uint64_t word = from[first + k] >> shift;
-        if (shift != 0 && first + k + 1 < words) word |= from[first + k + 1] << (64 - shift);
-        to[k] = k == group.words - 1 ? word & tail_mask : word;
-      }
-    }
-  }
-}
-
-// Ones in the window of every output: [oh][ow].
-void BinaryConv::count_ones(const Group& group, const std::uint64_t* plane, std::int32_t* ones) const {
-  const ConvShape& s = shape_;
-  std::vector<std::int32_t> here(z(plane_rows_) * z(plane_columns_));
-  for (std::int32_t& count : here) {
-    count = 0;
-    for (int k = 0; k < group.words; ++k) count += __builtin_popcountll(*plane++);
-  }
-  for (int y = 0; y < s.oh(); ++y) {
-    for (int x = 0; x < s.ow(); ++x) {
-      std::int32_t sum = 0;
-      for (int ky = 0; ky < s.kh; ++ky) {
-        const std::int32_t* row = here.data() + z(y * s.sh + ky) * z(plane_columns_) + z(x * s.sw);
-        for (int kx = 0; kx < s.kw; ++kx) sum += row[kx];
-      }
-      *ones++ = sum;
-    }
-  }
+    : s_(shape), rows_(block_table().best(usable).kernels) {
+  const BConvShape bconv{shape, zero_one};
+  const std::vector<std::uint64_t> words = pack_weights(shape, weight, tail, packing_rows(shape, usable), team);
+  const auto suits = [&](const BConvKernels& kernels) { return kernels.suits(bconv); };
+  conv_ = bconv_table().best(usable, suits).kernels.make(bconv, layout_of(shape), words.data());
 }
 
 void BinaryConv::run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares,
                      Team& team) const {
-  const ConvShape& s = shape_;
-  const std::size_t in = z(s.h) * z(s.w) * z(words_of(s.in)), out = z(s.oh()) * z(s.ow()) * z(s.out);
-  const int images = by_tiles_ ? images_by_tiles(team.threads()) : 1, tasks = (s.n + images - 1) / images;
-  std::vector<std::int64_t> partial(2 * z(s.out) * z(tasks));
+  const std::size_t in = z(s_.h) * z(s_.w) * words_of(s_.in), out = s_.positions() * z(s_.out);
+  const int most = std::max(1, s_.n / (TASKS_PER_THREAD * team.threads()));
+  const int images = std::clamp(static_cast<int>(POSITIONS / s_.positions()), 1, most);
+  const int tasks = (s_.n + images - 1) / images;
+  std::vector<std::int64_t> partial(2 * z(s_.out) * z(tasks));
   team.run(tasks, [&](int task) {
     const int first = task * images;
-    std::int64_t* own = partial.data() + 2 * z(s.out) * z(task);
-    if (by_tiles_) {
-      run_tiles(codes + z(first) * in, std::min(images, s.n - first), y + z(first) * out, own, own + s.out);
-    } else {
-      run_rows(codes + z(first) * in, y + z(first) * out, own, own + s.out);
-    }
+    std::int64_t* own = partial.data() + 2 * z(s_.out) * z(task);
+    run_images(codes + z(first) * in, std::min(images, s_.n - first), y + z(first) * out, own, own + s_.out);
   });
-  std::fill_n(sums, s.out, 0);
-  std::fill_n(squares, s.out, 0);
-  for (const std::int64_t* own = partial.data(); own != partial.data() + partial.size(); own += 2 * s.out) {
-    for (int c = 0; c < s.out; ++c) {
+  std::fill_n(sums, s_.out, 0);
+  std::fill_n(squares, s_.out, 0);
+  for (const std::int64_t* own = partial.data(); own != partial.data() + partial.size(); own += 2 * s_.out) {
+    for (int c = 0; c < s_.out; ++c) {
       sums[c] += own[c];
-      squares[c] += own[s.out + c];
+      squares[c] += own[s_.out + c];
     }
   }
 }
 
-void BinaryConv::run_rows(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums,
-                          std::int64_t* squares) const {
-  const ConvShape& s = shape_;
-  const std::size_t plane_size = z(plane_rows_) * z(plane_columns_), outputs = z(s.oh()) * z(s.ow());
-  std::vector<std::uint64_t> planes;
-  std::vector<std::size_t> plane_at;
-  for (const Group& group : groups_) {
-    plane_at.push_back(planes.size());
-    planes.resize(planes.size() + plane_size * z(group.words));
-  }
-  std::vector<std::int32_t> ones(zero_one_ ? outputs * groups_.size() : 0);
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    fill_plane(groups_[g], codes, planes.data() + plane_at[g]);
-    if (zero_one_) count_ones(groups_[g], planes.data() + plane_at[g], ones.data() + g * outputs);
-  }
-  std::vector<float> values(z(s.ow()) * z(s.out));
-  const int most = limit(s);
-  for (int line = 0; line < s.oh(); ++line) {
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const Group& group = groups_[g];
-      BConvRow row{};
-      row.words = group.words;
-      row.row_stride = z(plane_columns_) * z(group.words);
-      row.in = planes.data() + plane_at[g] + z(line * s.sh) * row.row_stride;
-      row.kh = s.kh;
-      row.kw = s.kw;
-      row.stride = s.sw;
-      row.width = s.ow();
-      row.zero_one = zero_one_;
-      row.border = column_class_.data();
-      row.ones = ones.data() + (zero_one_ ? g * outputs + z(line) * z(s.ow()) : 0);
-      row.end = as_they_are();
-      for (int first = 0, panel = group.first_panel; first < group.out_size; first += PANEL, ++panel) {
-        row.channels = std::min(PANEL, group.out_size - first);
-        row.weights =
-            weights_.data() + group.weights_at + z(panel - group.first_panel) * z(s.kh * s.kw * group.words) * PANEL;
-        if (!zero_one_) {
-          const std::size_t at = z(panel) * row_kinds_.size() + row_class_[z(line)];
-          row.base = bases_.data() + at * column_kinds_.size() * PANEL;
-        }
-        row.end.out = values.data() + group.out_first + first;
-        kernels_.bconv_row(row);
+void BinaryConv::run_images(const std::uint64_t* codes, int images, std::int16_t* y, std::int64_t* sums,
+                            std::int64_t* squares) const {
+  static thread_local Scratch scratch;
+  scratch.restart();
+  const std::size_t image_words = z(s_.h) * z(s_.w) * words_of(s_.in), line = z(s_.ow) * z(s_.out);
+  const std::size_t arranged_image = round_up(conv_->arranged_bytes(), CACHE_LINE);
+  const int band = std::clamp(static_cast<int>(conv_->best_outputs() / line / z(images)), 1, s_.oh);
+  auto* arranged = scratch.take<char>(z(images) * arranged_image);
+  void* own = scratch.take_bytes(conv_->scratch_bytes());
+  auto* values = scratch.take<float>(z(images) * z(band) * line);
+  for (int image = 0; image < images; ++image) {
+    const Codes from{codes + z(image) * image_words, z(s_.w) * words_of(s_.in)};
+    for (int pass = 0; pass < conv_->passes(); ++pass) {
+      for (int task = 0; task < conv_->tasks(pass); ++task) {
+        conv_->arrange(pass, task, from, arranged + z(image) * arranged_image, own);
       }
     }
-    rows_.keep(values.data(), z(s.ow()), s.out, most, y, sums, squares);
-    y += z(s.ow()) * z(s.out);
+  }
+  BConvCall call{};
+  call.arranged = arranged;
+  call.arranged_image = arranged_image;
+  call.images = images;
+  call.out_image = z(band) * line;
+  call.scratch = own;
+  call.end.scale = ONES;
+  call.end.shift = ZEROS;
+  call.end.out_stride = z(s_.out);
+  call.end.out_row = line;
+  const std::vector<Panel> panels = panels_of(s_.outs());
+  for (call.first = 0; call.first < s_.oh; call.first += band) {
+    call.last = std::min(s_.oh, call.first + band);
+    for (call.panel = 0; call.panel < static_cast<int>(panels.size()); ++call.panel) {
+      call.end.out = values + panels[z(call.panel)].first;
+      conv_->run(call);
+    }
+    for (int image = 0; image < images; ++image) {
+      rows_.keep(values + z(image) * call.out_image, z(call.last - call.first) * z(s_.ow), s_.out, limit(s_),
+                 y + (z(image) * z(s_.oh) + z(call.first)) * line, sums, squares);
+    }
   }
 }
 

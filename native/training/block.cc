@@ -5,13 +5,18 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/scratch.h"
+#include "base/table.h"
 #include "training/binary_conv.h"
+#include "training/conv_grad.h"
 #include "training/pieces.h"
 #include "training/wide.h"
 
 namespace ftbnn::training {
 
 namespace {
+
+constexpr std::size_t SUMS = 5;  // rows of sums that backward makes
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
@@ -35,16 +40,20 @@ struct Saved {
 };
 
 // z and the slopes of any activation, for rows of several positions.
-struct Form {
-  Form(const Block& b, const Saved& s, const Wide& wide)
+struct Affine {
+  Affine(const BlockTensors& t, const Saved& s, const Wide& wide)
       : scale(wide.repeat(s.scale)),
         shift(wide.repeat(s.shift)),
-        left(slopes(b.left, wide)),
-        right(slopes(b.right, wide)),
-        linear(b.left == nullptr && b.right == nullptr) {}
-  BlockAffine get() const { return {scale.data(), shift.data(), left.data(), right.data(), linear}; }
+        left(slopes(t.left, wide)),
+        right(slopes(t.right, wide)),
+        linear(t.left == nullptr && t.right == nullptr) {
+    if (t.after != nullptr) after = wide.repeat(t.after);
+  }
+  BlockAffine get() const {
+    return {scale.data(), shift.data(), left.data(), right.data(), after.empty() ? nullptr : after.data(), linear};
+  }
 
-  std::vector<float> scale, shift, left, right;
+  std::vector<float> scale, shift, left, right, after;
   bool linear;
 
  private:
@@ -53,104 +62,117 @@ struct Form {
   }
 };
 
-void find_affine(const Block& b, double positions, const std::int64_t* sums, const std::int64_t* squares,
-                 float* running_mean, float* running_var, const Saved& saved) {
+void find_affine(const Block& b, const BlockTensors& t, double positions, const std::int64_t* sums,
+                 const std::int64_t* squares, const Saved& saved) {
   for (int c = 0; c < b.shape.out; ++c) {
-    const double factor = b.factor != nullptr ? b.factor[c] : 1.0;
-    double mean, variance;  // of factor * y
+    const double factor = t.factor != nullptr ? t.factor[c] : 1.0;
+    double mean = 0, variance = 1;  // of factor * y
     if (b.batch_stats) {
       const double plain = static_cast<double>(sums[c]) / positions;
       mean = factor * plain;
       variance = factor * factor * std::max(0.0, static_cast<double>(squares[c]) / positions - plain * plain);
-      if (running_mean != nullptr) {
+      if (t.new_mean != nullptr) {
         const double unbiased = variance * positions / (positions - 1);
-        running_mean[c] = static_cast<float>((1 - b.momentum) * running_mean[c] + b.momentum * mean);
-        running_var[c] = static_cast<float>((1 - b.momentum) * running_var[c] + b.momentum * unbiased);
+        t.new_mean[c] = static_cast<float>((1 - b.momentum) * t.running_mean[c] + b.momentum * mean);
+        t.new_var[c] = static_cast<float>((1 - b.momentum) * t.running_var[c] + b.momentum * unbiased);
       }
-    } else {
-      mean = running_mean[c];
-      variance = running_var[c];
+    } else if (b.normalise) {
+      mean = t.running_mean[c];
+      variance = t.running_var[c];
     }
-    const double rate = factor / std::sqrt(variance + b.eps), gamma = b.gamma != nullptr ? b.gamma[c] : 1.0;
+    const double rate = factor / std::sqrt(variance + b.eps), gamma = t.gamma != nullptr ? t.gamma[c] : 1.0;
     const double center = factor != 0 ? mean / factor : 0.0;
     saved.rate[c] = static_cast<float>(rate);
     saved.mean[c] = static_cast<float>(center);
     saved.scale[c] = static_cast<float>(gamma * rate);
     const double shift = factor != 0 ? -gamma * rate * center : -gamma * mean / std::sqrt(variance + b.eps);
-    saved.shift[c] = static_cast<float>(shift + (b.beta != nullptr ? b.beta[c] : 0.0));
+    saved.shift[c] = static_cast<float>(shift + (t.beta != nullptr ? t.beta[c] : 0.0));
   }
+}
+
+// The rule of the gradient of x, where a bit does not suffice: x_grad comes as the gradient of codes.
+void pass_rule(const Block& b, const BlockTensors& t, const BlockKernels& rows, Team& team) {
+  const std::size_t channels = z(b.shape.in);
+  const Pieces pieces(z(b.shape.n) * z(b.shape.h) * z(b.shape.w));
+  std::vector<float> partial(channels * z(pieces.count()));
+  const float* through = b.identity ? t.shortcut_grad : nullptr;
+  team.run(pieces.count(), [&](int piece) {
+    const std::size_t at = pieces.first(piece) * channels;
+    rows.pass(t.x + at, t.input_shift, from(through, at), pieces.length(piece), b.shape.in, b.rule, t.x_grad + at,
+              partial.data() + z(piece) * channels);
+  });
+  if (t.input_shift_grad == nullptr) return;
+  std::vector<double> sums(channels);
+  for (std::size_t k = 0; k < partial.size(); ++k) sums[k % channels] += static_cast<double>(partial[k]);
+  for (std::size_t c = 0; c < channels; ++c) t.input_shift_grad[c] = static_cast<float>(sums[c]);
 }
 
 }  // namespace
 
-ForwardTimes forward(const Block& b, const float* x, const float* shortcut, float* running_mean, float* running_var,
-                     std::uint64_t* codes, std::uint64_t* inside, std::int16_t* y, float* saved, float* out,
-                     Team& team) {
+ForwardTimes forward(const Block& b, const BlockTensors& t, Team& team) {
   Stopwatch watch;
   ForwardTimes times{};
-  const ConvShape& s = b.shape;
-  const BlockRows& rows = block_rows_for(b.isa);
-  const std::size_t channels = z(s.out), words = z((s.in + 63) / 64);
-  const std::size_t inputs = z(s.h) * z(s.w), outputs = z(s.oh()) * z(s.ow());
-  const BinaryConv conv(s, b.zero_one, b.weight, b.tail, b.isa, team);
+  const BatchShape& s = b.shape;
+  const BlockKernels& rows = block_table().best(b.usable).kernels;
+  const std::size_t channels = z(s.out), words = words_of(s.in);
+  const BinaryConv conv(s, b.zero_one, t.weight, t.tail, b.usable, team);
   times.pack_weights = watch.lap();
 
-  const Pieces bits(z(s.n) * inputs);
+  const Pieces bits(z(s.n) * z(s.h) * z(s.w));
   team.run(bits.count(), [&](int piece) {
     const std::size_t first = bits.first(piece);
-    rows.pack(x + first * z(s.in), bits.length(piece), s.in, b.bound, codes + first * words,
-              from(inside, first * words));
+    rows.pack(t.x + first * z(s.in), t.input_shift, bits.length(piece), s.in, b.rule.a, t.codes + first * words,
+              from(t.inside, first * words));
   });
   times.pack = watch.lap();
 
   std::vector<std::int64_t> sums(channels), squares(channels);
-  conv.run(codes, y, sums.data(), squares.data(), team);
-  const Saved per_channel(saved, s.out);
-  const double positions = static_cast<double>(s.n) * static_cast<double>(outputs);
-  find_affine(b, positions, sums.data(), squares.data(), running_mean, running_var, per_channel);
+  conv.run(t.codes, t.y, sums.data(), squares.data(), team);
+  const Saved per_channel(t.saved, s.out);
+  const double positions = static_cast<double>(s.n) * static_cast<double>(s.positions());
+  find_affine(b, t, positions, sums.data(), squares.data(), per_channel);
   times.conv = watch.lap();
 
   const Wide wide(s.out);
-  const Form form(b, per_channel, wide);
-  const Pieces pieces(z(s.n) * outputs);
-  if (b.identity) shortcut = x;
+  const Affine affine(t, per_channel, wide);
+  const Pieces pieces(z(s.n) * s.positions());
+  const float* shortcut = b.identity ? t.x : t.shortcut;
   team.run(pieces.count(), [&](int piece) {
     wide.run(pieces.length(piece), [&](std::size_t first, std::size_t count, int width) {
       const std::size_t at = (pieces.first(piece) + first) * channels;
-      rows.activate(y + at, from(shortcut, at), count, width, form.get(), out + at);
+      rows.activate(t.y + at, from(shortcut, at), count, width, affine.get(), t.out + at);
     });
   });
   times.activate = watch.lap();
   return times;
 }
 
-BackwardTimes backward(const Block& b, const float* grad, const float* shortcut, const std::uint64_t* codes,
-                       const std::uint64_t* inside, const std::int16_t* y, const float* saved,
-                       AlignedArray<float>& scratch, const Gradients& to, Team& team) {
+BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   Stopwatch watch;
   BackwardTimes times{};
-  const ConvShape& s = b.shape;
-  const BlockRows& rows = block_rows_for(b.isa);
-  const std::size_t channels = z(s.out);
-  const Pieces pieces(z(s.n) * z(s.oh()) * z(s.ow()));
-  const Saved per_channel(const_cast<float*>(saved), s.out);
+  const BatchShape& s = b.shape;
+  const BlockKernels& rows = block_table().best(b.usable).kernels;
+  const std::size_t channels = z(s.out), outputs = s.positions();
+  const Pieces pieces(z(s.n) * outputs);
+  const Saved per_channel(t.saved, s.out);
   const Wide wide(s.out);
-  const Form form(b, per_channel, wide);
+  const Affine affine(t, per_channel, wide);
+  const float* shortcut = b.identity ? t.x : t.shortcut;
 
   const std::vector<float> mean_row = wide.repeat(per_channel.mean);
-  std::vector<float> partial(4 * channels * z(pieces.count()));
+  std::vector<float> partial(SUMS * channels * z(pieces.count()));
   team.run(pieces.count(), [&](int piece) {
     wide.run(pieces.length(piece), [&](std::size_t first, std::size_t count, int width) {
       const std::size_t at = (pieces.first(piece) + first) * channels;
-      std::vector<float> row(4 * z(width));
-      rows.reduce(grad + at, y + at, from(shortcut, at), count, width, form.get(), mean_row.data(), row.data());
-      for (std::size_t k = 0; k < 4; ++k) {
-        wide.add(row.data() + k * z(width), width, partial.data() + (4 * z(piece) + k) * channels);
+      std::vector<float> row(SUMS * z(width));
+      rows.reduce(t.grad + at, t.y + at, from(shortcut, at), count, width, affine.get(), mean_row.data(), row.data());
+      for (std::size_t k = 0; k < SUMS; ++k) {
+        wide.add(row.data() + k * z(width), width, partial.data() + (SUMS * z(piece) + k) * channels);
       }
     });
   });
-  std::vector<double> sums(4 * channels);
-  for (std::size_t k = 0; k < partial.size(); ++k) sums[k % (4 * channels)] += static_cast<double>(partial[k]);
+  std::vector<double> sums(SUMS * channels);
+  for (std::size_t k = 0; k < partial.size(); ++k) sums[k % (SUMS * channels)] += static_cast<double>(partial[k]);
   std::vector<float> linear(channels), constant(channels);
   const double positions = static_cast<double>(pieces.total);
   for (std::size_t c = 0; c < channels; ++c) {
@@ -159,47 +181,51 @@ BackwardTimes backward(const Block& b, const float* grad, const float* shortcut,
     const double slope = b.batch_stats ? -scale * rate * rate * centered / positions : 0.0;
     linear[c] = static_cast<float>(slope);
     constant[c] = static_cast<float>((b.batch_stats ? -scale * beta / positions : 0.0) - slope * mean);
-    if (to.beta != nullptr) to.beta[c] = static_cast<float>(beta);
-    if (to.gamma != nullptr) to.gamma[c] = static_cast<float>(rate * centered);
-    if (to.left != nullptr) to.left[c] = static_cast<float>(sums[2 * channels + c]);
-    if (to.right != nullptr) to.right[c] = static_cast<float>(sums[3 * channels + c]);
+    if (t.beta_grad != nullptr) t.beta_grad[c] = static_cast<float>(beta);
+    if (t.gamma_grad != nullptr) t.gamma_grad[c] = static_cast<float>(rate * centered);
+    if (t.left_grad != nullptr) t.left_grad[c] = static_cast<float>(sums[2 * channels + c]);
+    if (t.right_grad != nullptr) t.right_grad[c] = static_cast<float>(sums[3 * channels + c]);
+    if (t.after_grad != nullptr) t.after_grad[c] = static_cast<float>(sums[4 * channels + c]);
   }
   times.reduce = watch.lap();
 
+  // The gradient of y is made slice by slice of images, while the convolution's gradients consume it.
+  static thread_local Scratch scratch;
   const std::vector<float> linear_row = wide.repeat(linear.data()), constant_row = wide.repeat(constant.data());
-  const bool through_x = b.identity && to.x != nullptr;
-  if (to.x != nullptr && !b.identity) std::memset(to.x, 0, z(s.n) * z(s.h) * z(s.w) * z(s.in) * sizeof(float));
-  float* shortcut_grad = through_x ? to.x : to.shortcut;
-  const std::size_t outputs = z(s.oh()) * z(s.ow());
+  const bool by_bits = keeps_bits(b, t), through_x = b.identity && t.x_grad != nullptr && by_bits;
+  const std::size_t inputs = z(s.n) * z(s.h) * z(s.w);
+  if (t.x_grad != nullptr && !through_x) std::memset(t.x_grad, 0, inputs * z(s.in) * sizeof(float));
+  float* shortcut_grad = through_x ? t.x_grad : t.shortcut_grad;
   const GradSource source = [&](int first, int count) {
     const double before = watch.lap();
     const std::size_t start = z(first) * outputs * channels;
-    if (scratch.size() < z(count) * outputs * channels) {
-      scratch = {};  // not two at a time
-      scratch = AlignedArray<float>(z(count) * outputs * channels);
-    }
+    scratch.restart();
+    auto* made = scratch.take<float>(z(count) * outputs * channels);
     const Pieces slice(z(count) * outputs);
     team.run(slice.count(), [&](int piece) {
       wide.run(slice.length(piece), [&](std::size_t row, std::size_t rows_here, int width) {
         const std::size_t own = (slice.first(piece) + row) * channels, at = start + own;
-        rows.differentiate(grad + at, y + at, from(shortcut, at), rows_here, width, form.get(), linear_row.data(),
-                           constant_row.data(), scratch.data() + own, from(shortcut_grad, at));
+        rows.differentiate(t.grad + at, t.y + at, from(shortcut, at), rows_here, width, affine.get(),
+                           linear_row.data(), constant_row.data(), made + own, from(shortcut_grad, at));
       });
     });
     times.conv += before;
     times.differentiate += watch.lap();
-    return static_cast<const float*>(scratch.data());
+    return static_cast<const float*>(made);
   };
+  std::vector<std::uint64_t> all;  // every input, where x itself is asked afterwards
+  if (t.x_grad != nullptr && !by_bits) all.assign(inputs * words_of(s.in), ~std::uint64_t{0});
   std::optional<ToInput> to_input;
   std::optional<ToWeight> to_weight;
-  if (to.x != nullptr) to_input = {inside, to.x};
-  if (to.weight != nullptr) to_weight = {codes, b.zero_one, b.weight_bound, to.weight, to.tail};
+  if (t.x_grad != nullptr) to_input = {by_bits ? t.inside : all.data(), t.x_grad};
+  if (t.weight_grad != nullptr) to_weight = {t.codes, b.zero_one, b.weight_bound, t.weight_grad, t.tail_grad};
   if (to_input || to_weight) {
-    const GradKernels& kernels = b.byte_gradients ? byte_grad_kernels_for(b.isa) : grad_kernels_for(b.isa);
-    gradients(s, source, b.weight, b.tail, to_input, to_weight, kernels, team);
+    const Table<GradKernels>& table = b.byte_gradients ? byte_grad_table() : grad_table();
+    gradients(s, source, t.weight, t.tail, to_input, to_weight, table.best(b.usable).kernels, team);
   } else if (shortcut_grad != nullptr) {
     for (int n = 0; n < s.n; ++n) source(n, 1);
   }
+  if (t.x_grad != nullptr && !by_bits) pass_rule(b, t, rows, team);
   times.conv += watch.lap();
   return times;
 }

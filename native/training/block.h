@@ -1,33 +1,52 @@
 // A block of a binary network, forward and backward, as one operator:
 //
-//   y    = conv(sign(x), sign(proxies))                         exact integers
+//   y    = conv(sign(x + input_shift), sign(proxies))                         exact integers
 //   z    = gamma * (factor * y - mean) / sqrt(var + eps) + beta + shortcut
-//   out  = right * z where z > 0, else left * z
+//   out  = slope * z + after,   slope = right where z > 0, else left
 //
-// mean and var are the batch's (biased), from exact sums, or the running ones. Backward needs the dense codes and the
-// straight-through mask of x (one bit each), y (16 bits) and the shortcut; the rest it computes again.
+// mean and var are the batch's (biased), from exact sums, or the running ones, or 0 and 1 without a norm. Backward
+// needs the dense codes of x (one bit each), y (16 bits), the shortcut where slopes are two, and of x one bit, whether
+// it is inside the gradient's window, or, for other rules and learned shifts, x itself; the rest it computes again.
 // Sums over positions are made in fixed pieces and added in their order: results do not depend on the threads.
 #pragma once
 
 #include <cstdint>
 
-#include "base/aligned.h"
-#include "training/conv_grad.h"
+#include "base/cpu.h"
+#include "base/team.h"
+#include "kernels/block/block.h"
+#include "training/batch.h"
 
 namespace ftbnn::training {
 
-// Null where absent: tail, factor (1), gamma (1), beta (0), left and right (1), shortcut, the running statistics.
 struct Block {
-  ConvShape shape;
+  BatchShape shape;
   bool zero_one;
-  float bound;          // of the straight-through gradient of x
-  float weight_bound;   // and of the proxies
+  GradientRule rule;    // of x
+  float weight_bound;   // of the window of the proxies' gradient
   bool identity;        // x is the shortcut
-  bool batch_stats;     // normalise with the batch's statistics, not the running ones
+  bool normalise;       // there is a norm
+  bool batch_stats;     // it takes the batch's statistics, not the running ones
   bool byte_gradients;  // of the convolution: rounded to bytes (kernels/conv_grad/conv_grad.h)
   double eps, momentum;
-  const float *weight, *tail, *factor, *gamma, *beta, *left, *right;
-  Isa isa;
+  Features usable;
+};
+
+// Null where absent or not wanted. Absent, factor and gamma and slopes are 1, beta, input_shift and after nothing.
+struct BlockTensors {
+  const float *x, *weight, *tail, *shortcut, *factor, *gamma, *beta, *left, *right, *input_shift, *after, *running_mean,
+      *running_var;
+  // Forward makes these. codes, inside: [n][h][w][words of in]. y: [n][oh][ow][out]. saved: [4][out].
+  float *out, *new_mean, *new_var;
+  std::uint64_t *codes, *inside;
+  std::int16_t* y;
+  float* saved;
+  // Backward takes what forward took and made, and makes gradients; x_grad is the whole gradient of x, that of the
+  // identity shortcut included. Where the gradient of x needs x itself, that of an identity shortcut is made apart
+  // first, in shortcut_grad.
+  const float* grad;
+  float *x_grad, *weight_grad, *tail_grad, *shortcut_grad, *gamma_grad, *beta_grad, *left_grad, *right_grad,
+      *input_shift_grad, *after_grad;
 };
 
 // Seconds of the phases, for profiles.
@@ -38,20 +57,12 @@ struct BackwardTimes {
   double reduce, differentiate, conv;  // conv: both gradients of the convolution
 };
 
-// codes, inside: [n][h][w][words of in]. y: [n][oh][ow][out]. saved: [4][out], for backward. inside may be null.
-ForwardTimes forward(const Block& block, const float* x, const float* shortcut, float* running_mean, float* running_var,
-                     std::uint64_t* codes, std::uint64_t* inside, std::int16_t* y, float* saved, float* out,
-                     Team& team);
+ForwardTimes forward(const Block& block, const BlockTensors& tensors, Team& team);
+BackwardTimes backward(const Block& block, const BlockTensors& tensors, Team& team);
 
-// What backward writes; null where not wanted. x is the whole gradient of x, that of the identity shortcut included.
-struct Gradients {
-  float *x, *shortcut, *weight, *tail, *gamma, *beta, *left, *right;
-};
-
-// The gradient of y is made in `scratch`, slice by slice of images, while the convolution's gradients consume it.
-// scratch grows as it must, and is best kept from call to call: fresh pages cost more than what is done with them.
-BackwardTimes backward(const Block& block, const float* grad, const float* shortcut, const std::uint64_t* codes,
-                       const std::uint64_t* inside, const std::int16_t* y, const float* saved,
-                       AlignedArray<float>& scratch, const Gradients& to, Team& team);
+// Whether a bit per input is all that the gradient of x needs of x.
+inline bool keeps_bits(const Block& block, const BlockTensors& tensors) {
+  return block.rule.kind == GradientRule::window && tensors.input_shift == nullptr;
+}
 
 }  // namespace ftbnn::training

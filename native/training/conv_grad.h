@@ -15,18 +15,11 @@
 #include <functional>
 #include <optional>
 
-#include "base/cpu.h"
 #include "base/team.h"
 #include "kernels/conv_grad/conv_grad.h"
+#include "training/batch.h"
 
 namespace ftbnn::training {
-
-struct ConvShape {
-  int n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups;
-
-  int oh() const { return (h + 2 * ph - kh) / sh + 1; }
-  int ow() const { return (w + 2 * pw - kw) / sw + 1; }
-};
 
 // gy of images first ... first + count - 1: asked for slice by slice, by the calling thread, so that it may be made
 // only then, in a buffer that fits a cache, with the same team. It must stay until the next call,
@@ -34,7 +27,7 @@ struct ConvShape {
 using GradSource = std::function<const float*(int first, int count)>;
 
 // All of gy, made already.
-GradSource whole(const ConvShape& shape, const float* gy);
+GradSource whole(const BatchShape& shape, const float* gy);
 
 // gx[n][y][x][c] += sum over o, ky, kx of gy[n][(y + ph - ky) / sh][(x + pw - kx) / sw][o] * sign(weight[o][c][ky][kx])
 // where `inside` has the element's bit (the straight-through mask); the other elements of gx stay.
@@ -53,13 +46,13 @@ struct ToWeight {
 };
 
 // Both gradients, or one: gy then goes through the caches once.
-void gradients(const ConvShape& shape, const GradSource& gy, const float* weight, const float* tail,
+void gradients(const BatchShape& shape, const GradSource& gy, const float* weight, const float* tail,
                const std::optional<ToInput>& to_input, const std::optional<ToWeight>& to_weight,
                const GradKernels& kernels, Team& team);
 
-void grad_input(const ConvShape& shape, const float* gy, const float* weight, const float* tail,
+void grad_input(const BatchShape& shape, const float* gy, const float* weight, const float* tail,
                 const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team);
-void grad_weight(const ConvShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
+void grad_weight(const BatchShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
                  const float* weight, const float* tail, float bound, float* gw, float* gtail,
                  const GradKernels& kernels, Team& team);
 

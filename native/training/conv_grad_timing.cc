@@ -18,12 +18,12 @@ double seconds(const Work& work) {
 
 }  // namespace
 
-ConvGradTiming time_conv_grad(const ConvShape& s, const GradKernels& kernels, int threads, int rounds) {
+ConvGradTiming time_conv_grad(const BatchShape& s, const GradKernels& kernels, int threads, int rounds) {
   constexpr int roof_steps = 100000;
   const std::size_t positions = static_cast<std::size_t>(s.n) * s.h * s.w, words = (s.in + 63) / 64;
   const std::size_t weights = static_cast<std::size_t>(s.out) * s.in * s.kh * s.kw;  // enough for any groups
   std::mt19937_64 lot(0);
-  std::vector<float> gy(static_cast<std::size_t>(s.n) * s.oh() * s.ow() * s.out), gx(positions * s.in);
+  std::vector<float> gy(static_cast<std::size_t>(s.n) * s.oh * s.ow * s.out), gx(positions * s.in);
   std::vector<float> weight(weights), grad(weights);
   std::vector<std::uint64_t> bits(positions * words);
   const auto random = [&] { return static_cast<float>(static_cast<double>(lot() >> 11) * 0x1p-52 - 1); };

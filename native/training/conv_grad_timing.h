@@ -10,6 +10,6 @@ struct ConvGradTiming {
   double roof_gmacs;  // what all threads could do at most, measured in the same rounds; 0 if unknown
 };
 
-ConvGradTiming time_conv_grad(const ConvShape& shape, const GradKernels& kernels, int threads, int rounds);
+ConvGradTiming time_conv_grad(const BatchShape& shape, const GradKernels& kernels, int threads, int rounds);
 
 }  // namespace ftbnn::training

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/table.h"
 #include "training/pieces.h"
 
 namespace ftbnn::training {
@@ -15,14 +16,14 @@ constexpr std::size_t FLOAT_RUN = 256;  // positions that are added up in single
 
 // What `saved` holds for each channel, and the slopes.
 struct Form {
-  Form(const Norm& norm, float* saved) : ones(z(norm.channels), 1.0F) {
-    mean = saved;
+  Form(const Norm& norm, const NormTensors& t) : ones(z(norm.channels), 1.0F) {
+    mean = t.saved;
     scale = mean + norm.channels;
     shift = scale + norm.channels;
     rate = shift + norm.channels;
-    left = norm.left != nullptr ? norm.left : ones.data();
-    right = norm.right != nullptr ? norm.right : ones.data();
-    linear = norm.left == nullptr && norm.right == nullptr;
+    left = t.left != nullptr ? t.left : ones.data();
+    right = t.right != nullptr ? t.right : ones.data();
+    linear = t.left == nullptr && t.right == nullptr;
   }
   NormForm get() const { return {mean, scale, shift, left, right, linear}; }
   std::vector<float> ones;
@@ -40,7 +41,7 @@ Moments batch_moments(const Norm& norm, const float* x, Team& team) {
   const std::size_t channels = z(norm.channels);
   const std::size_t positions = z(norm.n) * z(norm.h) * z(norm.w);
   const std::size_t runs = (positions + FLOAT_RUN - 1) / FLOAT_RUN;
-  const NormRows& rows = norm_rows_for(norm.isa);
+  const NormKernels& rows = norm_table().best(norm.usable).kernels;
   const Pieces pieces(runs);
   const auto length = [&](std::size_t run) { return std::min(FLOAT_RUN, positions - run * FLOAT_RUN); };
   std::vector<float> sums(2 * channels * runs);
@@ -66,23 +67,23 @@ Moments batch_moments(const Norm& norm, const float* x, Team& team) {
   return found;
 }
 
-void find_form(const Norm& norm, const float* x, float* running_mean, float* running_var, Form& form, Team& team) {
+void find_form(const Norm& norm, const NormTensors& t, const Form& form, Team& team) {
   const double positions = static_cast<double>(z(norm.n) * z(norm.h) * z(norm.w));
   Moments batch;
-  if (norm.batch_stats) batch = batch_moments(norm, x, team);
+  if (norm.batch_stats) batch = batch_moments(norm, t.x, team);
   for (std::size_t c = 0; c < z(norm.channels); ++c) {
-    const double mean = norm.batch_stats ? batch.mean[c] : running_mean[c];
-    const double variance = norm.batch_stats ? batch.variance[c] : running_var[c];
-    if (norm.batch_stats && running_mean != nullptr) {
+    const double mean = norm.batch_stats ? batch.mean[c] : t.running_mean[c];
+    const double variance = norm.batch_stats ? batch.variance[c] : t.running_var[c];
+    if (norm.batch_stats && t.new_mean != nullptr) {
       const double unbiased = variance * positions / (positions - 1);
-      running_mean[c] = static_cast<float>((1 - norm.momentum) * running_mean[c] + norm.momentum * mean);
-      running_var[c] = static_cast<float>((1 - norm.momentum) * running_var[c] + norm.momentum * unbiased);
+      t.new_mean[c] = static_cast<float>((1 - norm.momentum) * t.running_mean[c] + norm.momentum * mean);
+      t.new_var[c] = static_cast<float>((1 - norm.momentum) * t.running_var[c] + norm.momentum * unbiased);
     }
     const double rate = 1 / std::sqrt(variance + norm.eps);
     form.mean[c] = static_cast<float>(mean);
     form.rate[c] = static_cast<float>(rate);
-    form.scale[c] = static_cast<float>((norm.gamma != nullptr ? norm.gamma[c] : 1.0) * rate);
-    form.shift[c] = norm.beta != nullptr ? norm.beta[c] : 0.0F;
+    form.scale[c] = static_cast<float>((t.gamma != nullptr ? t.gamma[c] : 1.0) * rate);
+    form.shift[c] = t.beta != nullptr ? t.beta[c] : 0.0F;
   }
 }
 
@@ -97,6 +98,7 @@ class Gradient {
         run_(norm.pool ? z(norm.w) : FLOAT_RUN),
         positions_(z(norm.n) * z(norm.h) * z(norm.w)),
         pieces_((positions_ + run_ - 1) / run_),
+        pool_(pool_table().best(norm.usable).kernels),
         scratch_(norm.pool ? z(pieces_.count()) * row() : 0) {}
 
   int pieces() const { return pieces_.count(); }
@@ -119,7 +121,7 @@ class Gradient {
     const PoolShape& shape = *norm_.pool;
     const std::size_t at = run / z(norm_.h) * z(shape.oh) * z(shape.ow) * z(shape.channels);
     float* to = scratch_.data() + z(piece) * row();
-    pool_rows_for(norm_.isa).route(shape, grad_ + at, taps_ + at, static_cast<int>(run % z(norm_.h)), to);
+    pool_.route(shape, grad_ + at, taps_ + at, static_cast<int>(run % z(norm_.h)), to);
     return to;
   }
 
@@ -128,49 +130,49 @@ class Gradient {
   const std::uint8_t* taps_;
   std::size_t run_, positions_;
   Pieces pieces_;  // of runs
+  const PoolKernels& pool_;
   std::vector<float> scratch_;
 };
 
 }  // namespace
 
-void forward(const Norm& norm, const float* x, const float* shortcut, float* running_mean, float* running_var,
-             float* saved, float* out, std::uint8_t* taps, Team& team) {
-  Form form(norm, saved);
-  find_form(norm, x, running_mean, running_var, form, team);
+void forward(const Norm& norm, const NormTensors& t, Team& team) {
+  const Form form(norm, t);
+  find_form(norm, t, form, team);
   const std::size_t channels = z(norm.channels);
   if (!norm.pool) {
+    const NormKernels& kernels = norm_table().best(norm.usable).kernels;
     const Pieces pieces(z(norm.n) * z(norm.h) * z(norm.w));
     team.run(pieces.count(), [&](int piece) {
       const std::size_t at = pieces.first(piece) * channels;
-      norm_rows_for(norm.isa).apply(x + at, from(shortcut, at), pieces.length(piece), norm.channels, form.get(),
-                                    out + at);
+      kernels.apply(t.x + at, from(t.shortcut, at), pieces.length(piece), norm.channels, form.get(), t.out + at);
     });
     return;
   }
+  const PoolKernels& kernels = pool_table().best(norm.usable).kernels;
   const PoolShape& shape = *norm.pool;
   const Pieces rows(z(norm.n) * z(shape.oh));
   team.run(rows.count(), [&](int piece) {
     for (std::size_t row = rows.first(piece); row < rows.first(piece) + rows.length(piece); ++row) {
       const std::size_t to = row * z(shape.ow) * channels;
-      pool_rows_for(norm.isa).largest(shape, x + row / z(shape.oh) * z(norm.h) * z(norm.w) * channels, form.get(),
-                                      static_cast<int>(row % z(shape.oh)), out + to, taps + to);
+      kernels.largest(shape, t.x + row / z(shape.oh) * z(norm.h) * z(norm.w) * channels, form.get(),
+                      static_cast<int>(row % z(shape.oh)), t.out + to, t.taps + to);
     }
   });
 }
 
-void backward(const Norm& norm, const float* grad, const float* x, const float* shortcut, const std::uint8_t* taps,
-              const float* saved, const NormGradients& to, Team& team) {
-  const Form form(norm, const_cast<float*>(saved));
+void backward(const Norm& norm, const NormTensors& t, Team& team) {
+  const Form form(norm, t);
   const std::size_t channels = z(norm.channels), four = 4 * channels;
-  const NormRows& rows = norm_rows_for(norm.isa);
-  Gradient gradient(norm, grad, taps);
+  const NormKernels& rows = norm_table().best(norm.usable).kernels;
+  Gradient gradient(norm, t.grad, t.taps);
 
   std::vector<float> run(four * z(gradient.pieces()));
   std::vector<double> partial(four * z(gradient.pieces())), sums(four);
   gradient.run(team, [&](int piece, std::size_t first, std::size_t positions, const float* dz) {
     float* part = run.data() + four * z(piece);
     const std::size_t at = first * channels;
-    rows.reduce(dz, x + at, from(shortcut, at), positions, norm.channels, form.get(), part);
+    rows.reduce(dz, t.x + at, from(t.shortcut, at), positions, norm.channels, form.get(), part);
     for (std::size_t k = 0; k < four; ++k) partial[four * z(piece) + k] += static_cast<double>(part[k]);
   });
   for (std::size_t k = 0; k < partial.size(); ++k) sums[k % four] += partial[k];
@@ -181,17 +183,17 @@ void backward(const Norm& norm, const float* grad, const float* x, const float* 
     const double beta = sums[c], centered = sums[channels + c], scale = form.scale[c], rate = form.rate[c];
     linear[c] = static_cast<float>(-scale * rate * rate * centered / positions);
     constant[c] = static_cast<float>(-scale * beta / positions);
-    if (to.beta != nullptr) to.beta[c] = static_cast<float>(beta);
-    if (to.gamma != nullptr) to.gamma[c] = static_cast<float>(rate * centered);
-    if (to.left != nullptr) to.left[c] = static_cast<float>(sums[2 * channels + c]);
-    if (to.right != nullptr) to.right[c] = static_cast<float>(sums[3 * channels + c]);
+    if (t.beta_grad != nullptr) t.beta_grad[c] = static_cast<float>(beta);
+    if (t.gamma_grad != nullptr) t.gamma_grad[c] = static_cast<float>(rate * centered);
+    if (t.left_grad != nullptr) t.left_grad[c] = static_cast<float>(sums[2 * channels + c]);
+    if (t.right_grad != nullptr) t.right_grad[c] = static_cast<float>(sums[3 * channels + c]);
   }
-  if (to.x == nullptr) return;
+  if (t.x_grad == nullptr) return;
   gradient.run(team, [&](int, std::size_t first, std::size_t positions_here, const float* dz) {
     const std::size_t at = first * channels;
-    rows.differentiate(dz, x + at, from(shortcut, at), positions_here, norm.channels, form.get(),
+    rows.differentiate(dz, t.x + at, from(t.shortcut, at), positions_here, norm.channels, form.get(),
                        norm.batch_stats ? linear.data() : nullptr, norm.batch_stats ? constant.data() : nullptr,
-                       to.x + at, from(to.shortcut, at));
+                       t.x_grad + at, from(t.shortcut_grad, at));
   });
 }
 

@@ -12,32 +12,32 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/cpu.h"
 #include "base/team.h"
-#include "kernels/pool/rows.h"
+#include "kernels/pool/pool.h"
 
 namespace ftbnn::training {
 
-// Null where absent: gamma (1), beta (0), left and right (1), shortcut. With a pool there are neither slopes nor a
-// shortcut.
 struct Norm {
   int n, h, w, channels;
-  std::optional<PoolShape> pool;
-  bool batch_stats;  // normalise with the batch's statistics, not the running ones
+  std::optional<PoolShape> pool;  // with one there are neither slopes nor a shortcut
+  bool batch_stats;               // normalise with the batch's statistics, not the running ones
   double eps, momentum;
-  const float *gamma, *beta, *left, *right;
-  Isa isa;
+  Features usable;
 };
 
-// saved: [4][channels], for backward. taps: one per output of a pool. The running statistics may be null.
-void forward(const Norm& norm, const float* x, const float* shortcut, float* running_mean, float* running_var,
-             float* saved, float* out, std::uint8_t* taps, Team& team);
-
-// What backward writes; null where not wanted. The shortcut's is made with that of x alone.
-struct NormGradients {
-  float *x, *shortcut, *gamma, *beta, *left, *right;
+// Null where absent or not wanted. Absent, gamma and slopes are 1, beta is 0.
+struct NormTensors {
+  const float *x, *shortcut, *gamma, *beta, *left, *right, *running_mean, *running_var;
+  // Forward makes these. saved: [4][channels]. taps: one per output of a pool.
+  float *out, *new_mean, *new_var, *saved;
+  std::uint8_t* taps;
+  // Backward takes what forward took and made, and makes gradients; the shortcut's is made with that of x alone.
+  const float* grad;
+  float *x_grad, *shortcut_grad, *gamma_grad, *beta_grad, *left_grad, *right_grad;
 };
 
-void backward(const Norm& norm, const float* grad, const float* x, const float* shortcut, const std::uint8_t* taps,
-              const float* saved, const NormGradients& to, Team& team);
+void forward(const Norm& norm, const NormTensors& tensors, Team& team);
+void backward(const Norm& norm, const NormTensors& tensors, Team& team);
 
 }  // namespace ftbnn::training

@@ -1,13 +1,14 @@
 // What the vector ISAs build on their pack_word. Included inside their unnamed namespaces, as loops.h is.
 
-void pack(const float* x, std::size_t positions, int channels, float bound, std::uint64_t* signs,
-          std::uint64_t* inside) {
+template <bool Adds>
+void pack_rows(const float* x, const float* add, std::size_t positions, int channels, float bound, std::uint64_t* signs,
+               std::uint64_t* inside) {
   const Bound limit = spread(bound);
   for (std::size_t p = 0; p < positions; ++p) {
     for (int first = 0; first < channels; first += 64) {
       const int count = channels - first < 64 ? channels - first : 64;
       std::uint64_t sign, in;
-      pack_word(x, count, limit, sign, in);
+      pack_word<Adds>(x, add + first, count, limit, sign, in);
       x += count;
       *signs++ = sign;
       if (inside != nullptr) *inside++ = in;
@@ -15,11 +16,17 @@ void pack(const float* x, std::size_t positions, int channels, float bound, std:
   }
 }
 
+void pack(const float* x, const float* add, std::size_t positions, int channels, float bound, std::uint64_t* signs,
+          std::uint64_t* inside) {
+  add != nullptr ? pack_rows<true>(x, add, positions, channels, bound, signs, inside)
+                 : pack_rows<false>(x, x, positions, channels, bound, signs, inside);
+}
+
 constexpr int MOST_TAPS = 64;
 
 // 64 channels are `taps` whole words of signs, tap by tap interleaved: a tap owns every taps-th bit.
 // At most MOST_TAPS taps.
-void pack_proxies(const float* proxies, int in, int taps, std::uint64_t* words, std::size_t step) {
+void pack_proxies(const float* proxies, int in, int taps, std::uint64_t* words) {
   const Bound limit = spread(0);
   const int count = (in + 63) / 64;
   std::uint64_t every = 0;  // each taps-th bit from bit 0
@@ -27,18 +34,18 @@ void pack_proxies(const float* proxies, int in, int taps, std::uint64_t* words, 
   for (int first = 0; first < in; first += 64) {
     const int channels = in - first < 64 ? in - first : 64, bits = channels * taps;
     const float* from = proxies + static_cast<std::size_t>(first) * static_cast<std::size_t>(taps);
-    std::uint64_t* to = words + static_cast<std::size_t>(first / 64) * step;
-    for (int t = 0; t < taps; ++t) to[static_cast<std::size_t>(t * count) * step] = 0;
+    std::uint64_t* to = words + first / 64;
+    for (int t = 0; t < taps; ++t) to[t * count] = 0;
     int filled[MOST_TAPS] = {};  // channels of each tap so far
     int phase = 0;               // the tap of the word's first bit
     for (int at = 0; at < bits; at += 64) {
       std::uint64_t sign, unused;
-      pack_word(from + at, bits - at < 64 ? bits - at : 64, limit, sign, unused);
+      pack_word<false>(from + at, from, bits - at < 64 ? bits - at : 64, limit, sign, unused);
       for (int t = 0; t < taps; ++t) {
         const int lead = (t - phase + taps) % taps;
         if (lead >= 64) continue;
         const std::uint64_t mask = every << lead;
-        to[static_cast<std::size_t>(t * count) * step] |= _pext_u64(sign, mask) << (filled[t] & 63);
+        to[t * count] |= _pext_u64(sign, mask) << (filled[t] & 63);
         filled[t] += static_cast<int>(_mm_popcnt_u64(mask));
       }
       phase = (phase + 64) % taps;

@@ -41,26 +41,35 @@ void keep(const float* values, std::size_t positions, int channels, int limit, s
   }
 }
 
-template <bool Shortcut>
+template <bool Shortcut, bool After>
 void activate_rows(const std::int16_t* __restrict y, const float* __restrict shortcut, std::size_t positions,
                    int channels, const BlockAffine& affine, float* __restrict out) {
   const float* __restrict scale = affine.scale, * __restrict shift = affine.shift;
   const float* __restrict left = affine.left, * __restrict right = affine.right;
+  const float* __restrict after = affine.after;
   for (std::size_t p = 0; p < positions; ++p, y += channels, out += channels) {
     for (int c = 0; c < channels; ++c) {
       float z = scale[c] * static_cast<float>(y[c]) + shift[c];
       if (Shortcut) z += shortcut[c];
       const float l = left[c], r = right[c];
       out[c] = (z > 0 ? r : l) * z;
+      if (After) out[c] += after[c];
     }
     if (Shortcut) shortcut += channels;
   }
 }
 
+template <bool After>
+void activate_rows(const std::int16_t* y, const float* shortcut, std::size_t positions, int channels,
+                   const BlockAffine& affine, float* out) {
+  shortcut != nullptr ? activate_rows<true, After>(y, shortcut, positions, channels, affine, out)
+                      : activate_rows<false, After>(y, shortcut, positions, channels, affine, out);
+}
+
 void activate(const std::int16_t* y, const float* shortcut, std::size_t positions, int channels,
               const BlockAffine& affine, float* out) {
-  shortcut != nullptr ? activate_rows<true>(y, shortcut, positions, channels, affine, out)
-                      : activate_rows<false>(y, shortcut, positions, channels, affine, out);
+  affine.after != nullptr ? activate_rows<true>(y, shortcut, positions, channels, affine, out)
+                          : activate_rows<false>(y, shortcut, positions, channels, affine, out);
 }
 
 template <bool Linear, bool Shortcut>
@@ -97,6 +106,11 @@ void reduce(const float* grad, const std::int16_t* y, const float* shortcut, std
     reduce_rows<false, true>(grad, y, shortcut, positions, channels, affine, mean, beta, gamma, left, right);
   } else {
     reduce_rows<false, false>(grad, y, nullptr, positions, channels, affine, mean, beta, gamma, left, right);
+  }
+  if (affine.after == nullptr) return;
+  float* __restrict behind = right + channels;
+  for (std::size_t p = 0; p < positions; ++p, grad += channels) {
+    for (int c = 0; c < channels; ++c) behind[c] += grad[c];
   }
 }
 
@@ -143,5 +157,55 @@ void differentiate(const float* grad, const std::int16_t* y, const float* shortc
     differentiate_rows<false, true>(grad, y, shortcut, positions, channels, affine, b, c, grad_y, shortcut_grad);
   } else {
     differentiate_rows<false, false>(grad, y, nullptr, positions, channels, affine, b, c, grad_y, shortcut_grad);
+  }
+}
+
+// e^-v for v >= 0, to a few units in the last place: a power of two, and a polynomial of what is left of the exponent.
+inline float exp_minus(float v) {
+  v = v < 87.0F ? v : 87.0F;
+  const float turns = v * -1.44269504F, whole = turns - 0.5F;
+  const auto power = static_cast<std::int32_t>(whole);
+  const float f = (turns - static_cast<float>(power)) * 0.693147181F;  // -ln 2 / 2 to ln 2 / 2
+  const float series =
+      1 + f * (1 + f * (0.5F + f * (0.166666667F + f * (0.0416666667F + f * (0.00833333333F + f * 0.00138888889F)))));
+  const std::int32_t bits = (power + 127) << 23;
+  float scale;
+  __builtin_memcpy(&scale, &bits, sizeof scale);
+  return series * scale;
+}
+
+template <GradientRule::Kind Rule>
+inline float derivative(float u, float a, float b) {
+  const float magnitude = u < 0 ? -u : u;
+  if (Rule == GradientRule::window) return magnitude <= a ? 1.0F : 0.0F;
+  if (Rule == GradientRule::polynomial) return magnitude < 1 ? 2 - 2 * magnitude : 0.0F;
+  const float e = exp_minus(2 * a * magnitude), sum = 1 + e;  // 1 - tanh(v)^2 = 4 e / (1 + e)^2, e = exp(-2 |v|)
+  return a * b * 4 * e / (sum * sum);
+}
+
+template <GradientRule::Kind Rule>
+void pass_rows(const float* __restrict x, const float* __restrict add, const float* __restrict through,
+               std::size_t positions, int channels, float a, float b, float* __restrict grad, float* __restrict sums) {
+  for (std::size_t p = 0; p < positions; ++p, x += channels, grad += channels) {
+    for (int c = 0; c < channels; ++c) {
+      const float u = add != nullptr ? x[c] + add[c] : x[c];
+      const float passed = grad[c] * derivative<Rule>(u, a, b);
+      sums[c] += passed;
+      grad[c] = passed;
+    }
+    if (through == nullptr) continue;
+    for (int c = 0; c < channels; ++c) grad[c] += through[c];
+    through += channels;
+  }
+}
+
+void pass(const float* x, const float* add, const float* through, std::size_t positions, int channels,
+          const GradientRule& rule, float* grad, float* sums) {
+  if (rule.kind == GradientRule::window) {
+    pass_rows<GradientRule::window>(x, add, through, positions, channels, rule.a, rule.b, grad, sums);
+  } else if (rule.kind == GradientRule::polynomial) {
+    pass_rows<GradientRule::polynomial>(x, add, through, positions, channels, rule.a, rule.b, grad, sums);
+  } else {
+    pass_rows<GradientRule::tanh>(x, add, through, positions, channels, rule.a, rule.b, grad, sums);
   }
 }

@@ -1,16 +1,20 @@
-#include "kernels/block/rows.h"
+#include "base/table.h"
+
+#include "kernels/block/block.h"
 
 namespace ftbnn {
 
-extern const BlockRows block_rows__avx512, block_rows__avx2, block_rows__portable;
+extern const BlockKernels block__avx512, block__avx2, block__portable;
 
-const BlockRows& block_rows_for(Isa isa) {
+const Table<BlockKernels>& block_table() {
+  static const Table<BlockKernels> table = {
 #if defined(__x86_64__)
-  if (isa >= Isa::avx512) return block_rows__avx512;
-  if (isa >= Isa::avx2) return block_rows__avx2;
+      {"avx512", AVX512, block__avx512},
+      {"avx2", AVX2, block__avx2},
 #endif
-  (void)isa;
-  return block_rows__portable;
+      {"portable", PORTABLE, block__portable},
+  };
+  return table;
 }
 
 }  // namespace ftbnn

@@ -14,10 +14,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
-
-#include "base/cpu.h"
 
 namespace ftbnn {
 
@@ -67,7 +63,6 @@ struct GradScatter {
 };
 
 struct GradKernels {
-  Isa isa;
   int packed;      // elements of a dword: floats, bf16 or bytes
   int depth_step;  // depths are multiples of this
 
@@ -94,13 +89,10 @@ struct GradKernels {
   double (*roof)(int steps);
 };
 
-// The best kernels that a CPU with this ISA can run, and the best that count in bytes.
-const GradKernels& grad_kernels_for(Isa isa);
-const GradKernels& byte_grad_kernels_for(Isa isa);
-
-// What runs on this CPU, best first: an ISA's name, "amx emulated" for tests of those kernels elsewhere, then those
-// that count in bytes: "avx512vnni", and "portable bytes", their slow reference.
-std::vector<std::string> grad_kernel_names();
-const GradKernels* grad_kernels_named(const std::string& name);  // null if it is not one of them
+// Kernels of floats or bf16, and those that count in bytes.
+template <typename Kernels>
+class Table;
+const Table<GradKernels>& grad_table();
+const Table<GradKernels>& byte_grad_table();
 
 }  // namespace ftbnn

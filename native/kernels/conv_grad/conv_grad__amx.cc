@@ -88,8 +88,7 @@ double roof(int steps) {
 }
 
 template <typename Registers>
-constexpr GradKernels kernels = {Isa::amx,
-                                 2,
+constexpr GradKernels kernels = {2,
                                  DEPTH,
                                  nullptr,
                                  bf16::pack_rows,
@@ -106,7 +105,8 @@ constexpr GradKernels kernels = {Isa::amx,
 
 static_assert(GRAD_ROWS == TILE_ROWS, "whole tiles are loaded and stored");
 
-extern const GradKernels grad_kernels__amx, grad_kernels__amx_emulated;
-const GradKernels grad_kernels__amx = kernels<Tiles>, grad_kernels__amx_emulated = kernels<EmulatedTiles>;
+extern const GradKernels grad__amx, grad__amx_emulated;
+const GradKernels grad__amx = kernels<Tiles>;
+const GradKernels grad__amx_emulated = kernels<EmulatedTiles>;
 
 }  // namespace ftbnn

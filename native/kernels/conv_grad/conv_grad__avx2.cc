@@ -2,7 +2,7 @@
 
 namespace ftbnn {
 
-extern const GradKernels grad_kernels__avx2;
-const GradKernels grad_kernels__avx2 = float_kernels<6, 32>(Isa::avx2);
+extern const GradKernels grad__avx2;
+const GradKernels grad__avx2 = float_kernels<6, 32>();
 
 }  // namespace ftbnn

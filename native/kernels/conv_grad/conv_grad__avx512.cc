@@ -2,7 +2,7 @@
 
 namespace ftbnn {
 
-extern const GradKernels grad_kernels__avx512;
-const GradKernels grad_kernels__avx512 = float_kernels<14, 64>(Isa::avx512);
+extern const GradKernels grad__avx512;
+const GradKernels grad__avx512 = float_kernels<14, 64>();
 
 }  // namespace ftbnn

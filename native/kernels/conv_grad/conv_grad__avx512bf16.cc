@@ -20,9 +20,8 @@ struct Math {
 
 }  // namespace
 
-extern const GradKernels grad_kernels__avx512bf16;
-const GradKernels grad_kernels__avx512bf16 = {Isa::avx512bf16,
-                                              2,
+extern const GradKernels grad__avx512bf16;
+const GradKernels grad__avx512bf16 = {2,
                                               2,
                                               nullptr,
                                               bf16::pack_rows,

@@ -2,7 +2,7 @@
 
 namespace ftbnn {
 
-extern const GradKernels grad_kernels__portable;
-const GradKernels grad_kernels__portable = float_kernels<6, 16>(Isa::portable);
+extern const GradKernels grad__portable;
+const GradKernels grad__portable = float_kernels<6, 16>();
 
 }  // namespace ftbnn

@@ -70,9 +70,8 @@ struct FloatMath {
 
 // Tiles of so many rows, in vectors of so many bytes.
 template <int Rows, int Bytes>
-constexpr GradKernels float_kernels(Isa isa) {
-  return {isa,
-          1,
+constexpr GradKernels float_kernels() {
+  return {1,
           1,
           nullptr,
           pack_rows,

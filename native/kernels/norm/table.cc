@@ -1,16 +1,20 @@
-#include "kernels/norm/rows.h"
+#include "base/table.h"
+
+#include "kernels/norm/norm.h"
 
 namespace ftbnn {
 
-extern const NormRows norm_rows__avx512, norm_rows__avx2, norm_rows__portable;
+extern const NormKernels norm__avx512, norm__avx2, norm__portable;
 
-const NormRows& norm_rows_for(Isa isa) {
+const Table<NormKernels>& norm_table() {
+  static const Table<NormKernels> table = {
 #if defined(__x86_64__)
-  if (isa >= Isa::avx512) return norm_rows__avx512;
-  if (isa >= Isa::avx2) return norm_rows__avx2;
+      {"avx512", AVX512, norm__avx512},
+      {"avx2", AVX2, norm__avx2},
 #endif
-  (void)isa;
-  return norm_rows__portable;
+      {"portable", PORTABLE, norm__portable},
+  };
+  return table;
 }
 
 }  // namespace ftbnn

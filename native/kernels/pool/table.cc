@@ -1,16 +1,20 @@
-#include "kernels/pool/rows.h"
+#include "base/table.h"
+
+#include "kernels/pool/pool.h"
 
 namespace ftbnn {
 
-extern const PoolRows pool_rows__avx512, pool_rows__avx2, pool_rows__portable;
+extern const PoolKernels pool__avx512, pool__avx2, pool__portable;
 
-const PoolRows& pool_rows_for(Isa isa) {
+const Table<PoolKernels>& pool_table() {
+  static const Table<PoolKernels> table = {
 #if defined(__x86_64__)
-  if (isa >= Isa::avx512) return pool_rows__avx512;
-  if (isa >= Isa::avx2) return pool_rows__avx2;
+      {"avx512", AVX512, pool__avx512},
+      {"avx2", AVX2, pool__avx2},
 #endif
-  (void)isa;
-  return pool_rows__portable;
+      {"portable", PORTABLE, pool__portable},
+  };
+  return table;
 }
 
 }  // namespace ftbnn

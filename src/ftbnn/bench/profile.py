@@ -70,10 +70,9 @@ def profile_step(
 
 def _roofs(threads: int, backend: str) -> dict[str, float]:
     """GMAC/s by operator, of all threads."""
-    known = _native.capabilities()
-    gradients = known["kernels"]["byte_gradients" if backend == "native8" else "gradients"]
-    roofs = {"conv gradients": _native.training.time_conv_grad(gradients, _ROOF_SHAPE, threads, 10)[3]}
-    forward = _native.bench.roof(known["kernels"]["bconv"], True)
+    timing = _native.training.time_gradients(backend == "native8", _ROOF_SHAPE, threads, 10)
+    roofs = {"conv gradients": timing[3]}
+    forward = _native.bench.roof(_native.capabilities()["isa"], True)
     if forward is not None:
         roofs["conv"] = threads * forward[1]
     return roofs

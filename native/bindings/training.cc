@@ -1,0 +1,350 @@
+// Training, as Python sees it: operators for one shape of input, called with named arrays.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <limits>
+#include <memory>
+#include <mutex>
+
+#include "base/blocks.h"
+#include "base/table.h"
+#include "bindings/arrays.h"
+#include "bindings/module.h"
+#include "training/average.h"
+#include "training/block.h"
+#include "training/conv_grad_timing.h"
+#include "training/norm.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using namespace ftbnn;
+using namespace ftbnn::training;
+
+using Pair = std::array<int, 2>;  // height before width
+
+Team::Launch launch = nullptr;
+
+// One team for all, made anew when the number of threads changes. One caller at a time.
+class TeamInUse {
+ public:
+  explicit TeamInUse(int threads) : lock_(mutex()) {
+    if (!team() || team()->threads() != threads || team()->launch() != launch)
+      team() = std::make_unique<Team>(threads, launch);
+  }
+  Team& operator*() { return *team(); }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex found;
+    return found;
+  }
+  static std::unique_ptr<Team>& team() {
+    static std::unique_ptr<Team> found;
+    return found;
+  }
+  std::lock_guard<std::mutex> lock_;
+};
+
+std::size_t product(std::initializer_list<int> sizes) {
+  std::size_t all = 1;
+  for (const int size : sizes) all *= static_cast<std::size_t>(size);
+  return all;
+}
+
+GradientRule rule_named(const std::string& name, const std::vector<double>& numbers) {
+  const auto number = [&](std::size_t k) { return k < numbers.size() ? static_cast<float>(numbers[k]) : 0.0F; };
+  if (name == "window") return {GradientRule::window, number(0), 0};
+  if (name == "polynomial") return {GradientRule::polynomial, 0, 0};
+  if (name == "tanh") return {GradientRule::tanh, number(0), number(1)};
+  throw nb::value_error("the core knows no such gradient rule");
+}
+
+void init_block(Block* self, int n, int h, int w, int inputs, int outputs, Pair kernel, Pair stride, Pair padding,
+                int groups, bool zero_one, const std::string& rule, const std::vector<double>& rule_numbers,
+                double weight_bound, bool identity, bool normalise, bool batch_stats, bool byte_gradients, double eps,
+                double momentum) {
+  const BatchShape shape = batch_shape(n, h, w, inputs, outputs, kernel[0], kernel[1], stride[0], stride[1],
+                                       padding[0], padding[1], groups);
+  if (n < 1 || groups < 1 || groups > inputs || groups > outputs || shape.oh < 1 || shape.ow < 1)
+    throw nb::value_error("the sizes of a block do not fit");
+  new (self) Block{shape,     zero_one,    rule_named(rule, rule_numbers), static_cast<float>(weight_bound), identity,
+                   normalise, batch_stats, byte_gradients,                 eps,                              momentum,
+                   usable_features()};
+}
+
+BlockTensors block_tensors(const Block& block, const Arrays& arrays, bool is_forward) {
+  const BatchShape& s = block.shape;
+  const std::size_t ins = product({s.n, s.h, s.w, s.in}), outs = product({s.n, s.oh, s.ow, s.out});
+  const std::size_t words = product({s.n, s.h, s.w}) * words_of(s.in);
+  const std::size_t in = product({s.in}), out = product({s.out});
+  const Groups groups_in = s.ins(), groups_out = s.outs();
+  const bool even = groups_in.size(0) == groups_in.largest() && groups_out.size(0) == groups_out.largest();
+  const int head = even ? s.groups : s.groups - 1;  // groups whose weights are together
+  const std::size_t weights = product({head, groups_out.size(0), groups_in.size(0), s.kh, s.kw});
+  const std::size_t tail = even ? 0 : product({groups_out.largest(), groups_in.largest(), s.kh, s.kw});
+  BlockTensors t{};
+  t.weight = arrays.required<const float>("weight", weights);
+  t.tail = even ? nullptr : arrays.required<const float>("tail", tail);
+  t.x = arrays.optional<const float>("x", ins);
+  t.shortcut = arrays.optional<const float>("shortcut", outs);
+  t.factor = arrays.optional<const float>("factor", out);
+  t.gamma = arrays.optional<const float>("gamma", out);
+  t.beta = arrays.optional<const float>("beta", out);
+  t.left = arrays.optional<const float>("left", out);
+  t.right = arrays.optional<const float>("right", out);
+  t.input_shift = arrays.optional<const float>("input_shift", in);
+  t.after = arrays.optional<const float>("after", out);
+  t.codes = arrays.required<std::uint64_t>("codes", words);
+  t.inside = arrays.optional<std::uint64_t>("inside", words);
+  t.y = arrays.required<std::int16_t>("y", outs);
+  t.saved = arrays.required<float>("saved", 4 * out);
+  if (is_forward) {
+    t.x = arrays.required<const float>("x", ins);
+    t.running_mean = arrays.optional<const float>("running_mean", out);
+    t.running_var = arrays.optional<const float>("running_var", out);
+    t.out = arrays.required<float>("out", outs);
+    t.new_mean = arrays.optional<float>("new_mean", out);
+    t.new_var = arrays.optional<float>("new_var", out);
+    const bool has_running = t.running_mean != nullptr && t.running_var != nullptr;
+    if ((t.new_mean == nullptr) != (t.new_var == nullptr) || ((t.new_mean != nullptr || (block.normalise && !block.batch_stats)) && !has_running))
+      throw nb::value_error("running statistics are missing");
+    return t;
+  }
+  t.grad = arrays.required<const float>("grad", outs);
+  t.x_grad = arrays.optional<float>("x_grad", ins);
+  t.shortcut_grad = arrays.optional<float>("shortcut_grad", outs);
+  t.weight_grad = arrays.optional<float>("weight_grad", weights);
+  t.tail_grad = arrays.optional<float>("tail_grad", tail);
+  t.gamma_grad = arrays.optional<float>("gamma_grad", out);
+  t.beta_grad = arrays.optional<float>("beta_grad", out);
+  t.left_grad = arrays.optional<float>("left_grad", out);
+  t.right_grad = arrays.optional<float>("right_grad", out);
+  t.input_shift_grad = arrays.optional<float>("input_shift_grad", in);
+  t.after_grad = arrays.optional<float>("after_grad", out);
+  const bool is_linear = t.left == nullptr && t.right == nullptr;
+  const bool needs_x = (block.identity && !is_linear) || (t.x_grad != nullptr && !keeps_bits(block, t));
+  if (needs_x && t.x == nullptr) throw nb::value_error("x is missing");
+  if (t.x_grad != nullptr && keeps_bits(block, t) && t.inside == nullptr) throw nb::value_error("inside is missing");
+  if (t.x_grad != nullptr && !keeps_bits(block, t) && block.identity && t.shortcut_grad == nullptr)
+    throw nb::value_error("shortcut_grad is missing");
+  if (t.input_shift_grad != nullptr && t.x_grad == nullptr) throw nb::value_error("x_grad is missing");
+  if (!even && (t.weight_grad == nullptr) != (t.tail_grad == nullptr)) throw nb::value_error("tail_grad is missing");
+  return t;
+}
+
+nb::tuple run_forward(const Block& block, int threads, const nb::dict& arrays) {
+  const BlockTensors tensors = block_tensors(block, Arrays(arrays), true);
+  ForwardTimes times{};
+  {
+    const nb::gil_scoped_release release;
+    TeamInUse team(threads);
+    times = forward(block, tensors, *team);
+  }
+  return nb::make_tuple(times.pack_weights, times.pack, times.conv, times.activate);
+}
+
+nb::tuple run_backward(const Block& block, int threads, const nb::dict& arrays) {
+  const BlockTensors tensors = block_tensors(block, Arrays(arrays), false);
+  BackwardTimes times{};
+  {
+    const nb::gil_scoped_release release;
+    TeamInUse team(threads);
+    times = backward(block, tensors, *team);
+  }
+  return nb::make_tuple(times.reduce, times.differentiate, times.conv);
+}
+
+PoolShape pool_shape(int h, int w, int channels, Pair kernel, Pair stride, Pair padding, Pair size, bool count_pad) {
+  for (int k = 0; k < 2; ++k) {
+    const int in = k == 0 ? h : w;
+    if (kernel[k] < 1 || stride[k] < 1 || padding[k] < 0 || padding[k] >= kernel[k] || size[k] < 1 ||
+        (size[k] - 1) * stride[k] - padding[k] >= in)
+      throw nb::value_error("the sizes of a pool do not fit");
+  }
+  return {h,         w,         channels,   size[0],    size[1], kernel[0], kernel[1],
+          stride[0], stride[1], padding[0], padding[1], count_pad};
+}
+
+struct Average {
+  int n;
+  PoolShape shape;
+  Features usable;
+  std::size_t in() const { return product({n, shape.h, shape.w, shape.channels}); }
+  std::size_t out() const { return product({n, shape.oh, shape.ow, shape.channels}); }
+};
+
+void init_average(Average* self, int n, int h, int w, int channels, Pair kernel, Pair stride, Pair padding, Pair size,
+                  bool count_pad) {
+  new (self) Average{n, pool_shape(h, w, channels, kernel, stride, padding, size, count_pad), usable_features()};
+}
+
+void run_average(const Average& a, int threads, const nb::dict& given) {
+  const Arrays arrays(given);
+  const auto* x = arrays.required<const float>("x", a.in());
+  auto* out = arrays.required<float>("out", a.out());
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  average(a.shape, a.n, x, out, a.usable, *team);
+}
+
+void run_average_backward(const Average& a, int threads, const nb::dict& given) {
+  const Arrays arrays(given);
+  const auto* grad = arrays.required<const float>("grad", a.out());
+  auto* x_grad = arrays.required<float>("x_grad", a.in());
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  average_backward(a.shape, a.n, grad, x_grad, a.usable, *team);
+}
+
+void init_norm(Norm* self, int n, int h, int w, int channels, const std::optional<nb::dict>& pool, bool batch_stats,
+               double eps, double momentum) {
+  std::optional<PoolShape> shape;
+  if (pool) {
+    const auto pair = [&](const char* name) { return nb::cast<Pair>((*pool)[name]); };
+    shape = pool_shape(h, w, channels, pair("kernel"), pair("stride"), pair("padding"), pair("size"), false);
+    if (shape->kh * shape->kw > 256) throw nb::value_error("a pool of more than 256 taps");
+  }
+  new (self) Norm{n, h, w, channels, shape, batch_stats, eps, momentum, usable_features()};
+}
+
+NormTensors norm_tensors(const Norm& norm, const Arrays& arrays, bool is_forward) {
+  const std::size_t channels = product({norm.channels}), ins = product({norm.n, norm.h, norm.w, norm.channels});
+  const std::size_t outs = norm.pool ? product({norm.n, norm.pool->oh, norm.pool->ow, norm.channels}) : ins;
+  NormTensors t{};
+  t.x = arrays.required<const float>("x", ins);
+  t.shortcut = arrays.optional<const float>("shortcut", ins);
+  t.gamma = arrays.optional<const float>("gamma", channels);
+  t.beta = arrays.optional<const float>("beta", channels);
+  t.left = arrays.optional<const float>("left", channels);
+  t.right = arrays.optional<const float>("right", channels);
+  t.saved = arrays.required<float>("saved", 4 * channels);
+  t.taps = norm.pool ? arrays.required<std::uint8_t>("taps", outs) : nullptr;
+  if (norm.pool && (t.shortcut != nullptr || t.left != nullptr || t.right != nullptr))
+    throw nb::value_error("a pool has neither a shortcut nor slopes");
+  if (is_forward) {
+    t.running_mean = arrays.optional<const float>("running_mean", channels);
+    t.running_var = arrays.optional<const float>("running_var", channels);
+    t.out = arrays.required<float>("out", outs);
+    t.new_mean = arrays.optional<float>("new_mean", channels);
+    t.new_var = arrays.optional<float>("new_var", channels);
+    const bool has_running = t.running_mean != nullptr && t.running_var != nullptr;
+    if ((t.new_mean == nullptr) != (t.new_var == nullptr) ||
+        ((t.new_mean != nullptr || !norm.batch_stats) && !has_running))
+      throw nb::value_error("running statistics are missing");
+    return t;
+  }
+  t.grad = arrays.required<const float>("grad", outs);
+  t.x_grad = arrays.optional<float>("x_grad", ins);
+  t.shortcut_grad = arrays.optional<float>("shortcut_grad", ins);
+  t.gamma_grad = arrays.optional<float>("gamma_grad", channels);
+  t.beta_grad = arrays.optional<float>("beta_grad", channels);
+  t.left_grad = arrays.optional<float>("left_grad", channels);
+  t.right_grad = arrays.optional<float>("right_grad", channels);
+  return t;
+}
+
+void run_norm(const Norm& norm, int threads, const nb::dict& arrays) {
+  const NormTensors tensors = norm_tensors(norm, Arrays(arrays), true);
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  forward(norm, tensors, *team);
+}
+
+void run_norm_backward(const Norm& norm, int threads, const nb::dict& arrays) {
+  const NormTensors tensors = norm_tensors(norm, Arrays(arrays), false);
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  backward(norm, tensors, *team);
+}
+
+// 1: all are -1 or +1; 2: all are 0 or 1; 0: neither.
+int code_of(std::uintptr_t address, std::size_t count) {
+  const auto* x = reinterpret_cast<const float*>(address);
+  constexpr std::size_t some = 4096;
+  bool signs = true, bits = true;
+  for (std::size_t k = 0; k < count && (signs || bits); k += some) {
+    bool all_signs = true, all_bits = true;
+    for (std::size_t j = k; j < std::min(count, k + some); ++j) {
+      all_signs &= x[j] == 1 || x[j] == -1;
+      all_bits &= x[j] == 1 || x[j] == 0;
+    }
+    signs &= all_signs;
+    bits &= all_bits;
+  }
+  return signs ? 1 : bits ? 2 : 0;
+}
+
+using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
+
+// Never destroyed: Python may drop an array after the extension is gone.
+Blocks& blocks() {
+  static Blocks& found = *new Blocks;
+  return found;
+}
+
+Bytes take_block(std::size_t bytes) {
+  void* block = blocks().take(bytes);
+  const nb::capsule owner(block, [](void* given) noexcept { blocks().give_back(given); });
+  return Bytes(block, {bytes}, owner);
+}
+
+nb::tuple time_gradients(bool bytes, const std::array<int, 12>& s, int threads, int rounds) {
+  const GradKernels& kernels = (bytes ? byte_grad_table() : grad_table()).best(usable_features()).kernels;
+  ConvGradTiming timing{};
+  {
+    const nb::gil_scoped_release release;
+    timing = time_conv_grad(
+        batch_shape(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]), kernels, threads, rounds);
+  }
+  return nb::make_tuple(timing.input_seconds, timing.weight_seconds, timing.both_seconds, timing.roof_gmacs);
+}
+
+}  // namespace
+
+void bind_training(nb::module_ m) {
+  m.doc() =
+      "Blocks of a binary network, forward and backward. Arrays are {name: (address, number of elements)}; the headers "
+      "of native/training name and describe them.";
+  m.def(
+      "use_launcher", [](std::uintptr_t launcher) { launch = reinterpret_cast<Team::Launch>(launcher); }, "address"_a,
+      "Runs tasks by the GOMP_parallel at this address; 0 for threads of our own.");
+  m.def("take_block", &take_block, "bytes"_a, "Uninitialised memory, kept for the next caller when it is dropped.");
+  m.def("release_blocks", [] { blocks().release(); }, "Gives the memory of blocks that nobody has back to the system.");
+  m.def("code_of", &code_of, "address"_a, "count"_a,
+        "1 if all of so many floats are -1 or +1, 2 if all are 0 or 1, else 0.");
+  nb::class_<Block>(m, "Block", "One block for one shape of input.")
+      .def("__init__", &init_block, nb::kw_only(), "n"_a, "h"_a, "w"_a, "inputs"_a, "outputs"_a, "kernel"_a, "stride"_a,
+           "padding"_a, "groups"_a, "zero_one"_a, "rule"_a, "rule_numbers"_a, "weight_bound"_a, "identity"_a,
+           "normalise"_a, "batch_stats"_a, "byte_gradients"_a, "eps"_a, "momentum"_a)
+      .def("forward", &run_forward, "threads"_a, "arrays"_a,
+           nb::sig("def forward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> "
+                   "tuple[float, float, float, float]"),
+           "Seconds of packing weights, packing x, convolution, activation.")
+      .def("backward", &run_backward, "threads"_a, "arrays"_a,
+           nb::sig("def backward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> "
+                   "tuple[float, float, float]"),
+           "Seconds of sums, gradient of y, gradients of the convolution.");
+  nb::class_<Norm>(m, "Norm", "A BatchNorm for one shape of input.")
+      .def("__init__", &init_norm, nb::kw_only(), "n"_a, "h"_a, "w"_a, "channels"_a, "pool"_a.none(), "batch_stats"_a,
+           "eps"_a, "momentum"_a)
+      .def("forward", &run_norm, "threads"_a, "arrays"_a)
+      .def("backward", &run_norm_backward, "threads"_a, "arrays"_a);
+  nb::class_<Average>(m, "Average", "An average pool for one shape of input.")
+      .def("__init__", &init_average, nb::kw_only(), "n"_a, "h"_a, "w"_a, "channels"_a, "kernel"_a, "stride"_a,
+           "padding"_a, "size"_a, "count_pad"_a)
+      .def("forward", &run_average, "threads"_a, "arrays"_a)
+      .def("backward", &run_average_backward, "threads"_a, "arrays"_a);
+  m.def("time_gradients", &time_gradients, "bytes"_a, "shape"_a, "threads"_a, "rounds"_a,
+        nb::sig("def time_gradients(bytes: bool, shape: Sequence[int], threads: int, rounds: int) -> "
+                "tuple[float, float, float, float]"),
+        "Seconds of the input's gradient, of the weights' and of both in one, on random data, and the GMAC/s that the "
+        "CPU could reach. shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups.");
+}

@@ -1,0 +1,105 @@
+// One image on its way through the network: its memory, and the threads that work on it.
+//
+// Work is cut into pieces that threads take; a piece writes only its own rows and channels, and what it computes does
+// not depend on how the work was cut.
+#pragma once
+
+#include <algorithm>
+
+#include "base/threads.h"
+#include "engine/plan.h"
+
+namespace ftbnn {
+
+// The memory of an image under way; scratch is that of the threads.
+struct Memory {
+  explicit Memory(const Plan& plan)
+      : arena(plan.arena_floats()),
+        codes(plan.code_words()),
+        arranged(plan.arranged_bytes()),
+        pixels(plan.stem_bytes()) {}
+  AlignedArray<float> arena;
+  AlignedArray<std::uint64_t> codes;
+  AlignedArray<std::uint8_t> arranged, pixels;
+};
+
+class Image {
+ public:
+  static constexpr int PIECES_PER_THREAD = 4;
+
+  // Without a pool the calling thread does all. scratch: plan.scratch_bytes() for each thread.
+  Image(const Model& model, const Plan& plan, Memory& memory, std::uint8_t* scratch, ThreadPool* pool)
+      : model_(model), plan_(plan), memory_(memory), scratch_(scratch), pool_(pool) {}
+
+  void load(const float* image);
+  void load(const std::uint8_t* image);
+  void store(float* output) const;
+
+  const BetweenKernels& between() const { return plan_.between(); }
+  const Forms& forms() const { return plan_.forms(); }
+  const Shape& shape(int value) const { return model_.values[z(value)]; }
+  bool has_pixels() const { return has_pixels_; }  // the image is there for the integer stem alone
+  const void* pixels() const { return memory_.pixels.data(); }
+  void* arranged() const { return memory_.arranged.data(); }
+  void* scratch(int worker) const { return scratch_ + z(worker) * plan_.scratch_bytes(); }
+
+  float* real(int value, int y, int x) const {
+    const RealForm& form = forms().real(value);
+    return memory_.arena.data() + form.offset + z(y + form.border.top) * form.row() +
+           z(x + form.border.left) * z(form.channels);
+  }
+  std::uint64_t* codes(int number, int y, int x) const {
+    const CodeForm& form = forms().code(number);
+    return memory_.codes.data() + form.offset + z(y + form.border.top) * form.row() +
+           z(x + form.border.left) * form.words();
+  }
+
+  // body(task, worker) for every task.
+  template <typename Body>
+  void parallel(int count, const Body& body) {
+    if (pool_ != nullptr) {
+      pool_->run(count, body);
+    } else {
+      for (int task = 0; task < count; ++task) body(task, 0);
+    }
+  }
+
+  // body(first row, last row, worker) for at most `most` pieces per thread.
+  template <typename Body>
+  void for_rows(int rows, const Body& body, int most = PIECES_PER_THREAD) {
+    const int pieces = std::min(rows, threads() > 1 ? most * threads() : 1);
+    parallel(pieces, [&](int k, int worker) { body(rows * k / pieces, rows * (k + 1) / pieces, worker); });
+  }
+
+  // body(panel, first row, last row, worker) for pieces of an output of so many panels.
+  template <typename Body>
+  void for_panels(int panels, int rows, const Body& body) {
+    const int wanted = threads() > 1 ? PIECES_PER_THREAD * threads() : 1;
+    const int cuts = std::min(rows, (wanted + panels - 1) / panels);
+    parallel(panels * cuts, [&](int task, int worker) {
+      const int cut = task % cuts;
+      body(task / cuts, rows * cut / cuts, rows * (cut + 1) / cuts, worker);
+    });
+  }
+
+  // Zeros around the real form of a value that is about to be made.
+  void clear_border(int value) const;
+  // The coded forms that are made of rows [first, last) of a value's real form.
+  void pack(int value, int first, int last) const;
+  void pack_all(int value);
+
+ private:
+  static std::size_t z(int value) { return static_cast<std::size_t>(value); }
+  int threads() const { return pool_ != nullptr ? pool_->threads() : 1; }
+  template <typename Convert>
+  void fill_input(const Convert& convert);
+
+  const Model& model_;
+  const Plan& plan_;
+  Memory& memory_;
+  std::uint8_t* scratch_;
+  ThreadPool* pool_;
+  bool has_pixels_ = false;
+};
+
+}  // namespace ftbnn

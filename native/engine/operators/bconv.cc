@@ -1,0 +1,161 @@
+// bconv: binary weights on the codes of its input.
+#include "base/table.h"
+#include "engine/operators/conv.h"
+#include "kernels/bconv/bconv.h"
+
+namespace ftbnn {
+
+namespace {
+
+BConvShape bconv_shape(const Operator& op, const Model& model) { return {conv_shape(op, model), op.zero_one}; }
+
+// Bits as the file has them, [out][kh][kw][in of a group] in one stream, a whole word of channels at a time.
+class BitStream {
+ public:
+  BitStream(const std::uint8_t* bytes, std::uint64_t size) : bytes_(bytes), size_(static_cast<std::size_t>(size)) {}
+
+  std::uint64_t take(int count) {
+    const std::size_t byte = at_ / 8;
+    const int shift = static_cast<int>(at_ % 8);
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes_ + byte, std::min<std::size_t>(8, size_ - byte));
+    word >>= shift;
+    if (shift + count > 64) word |= std::uint64_t{bytes_[byte + 8]} << (64 - shift);
+    at_ += static_cast<std::size_t>(count);
+    return count == 64 ? word : word & ((std::uint64_t{1} << count) - 1);
+  }
+
+ private:
+  const std::uint8_t* bytes_;
+  std::size_t size_, at_ = 0;
+};
+
+class BConvStep final : public FusedStep {
+ public:
+  BConvStep(const Operator& op, const Planning& planning)
+      : FusedStep(op, planning),
+        shape_(bconv_shape(op, planning.model)),
+        kernels_(bconv_table().best(planning.usable, [&](const BConvKernels& k) { return k.suits(shape_); }).kernels) {}
+
+  bool declare(Forms& forms) override {
+    FusedStep::declare(forms);
+    const Border border{shape_.ph, shape_.pw, shape_.rows(), shape_.columns()};
+    codes_ = forms.read_codes(op_.inputs[0], op_.threshold, border);
+    return true;
+  }
+
+  std::uint64_t macs() const override { return shape_.macs(); }
+
+  Sizes sizes() const override {
+    const Sizes numbers = FusedStep::sizes(), own = kernels_.sizes(shape_);
+    return {numbers.weights + own.weights, own.arranged, own.scratch};
+  }
+
+  void prepare(const Forms& forms) override {
+    FusedStep::prepare(forms);
+    std::vector<std::uint64_t> words;
+    words.reserve(weight_words(shape_));
+    BitStream stream(op_.bits, op_.weight_bytes);
+    for (int g = 0; g < shape_.groups; ++g) {
+      const int inputs = shape_.ins().size(g);
+      for (int k = 0; k < shape_.outs().size(g) * shape_.taps(); ++k) {
+        for (int c = 0; c < inputs; c += 64) words.push_back(stream.take(std::min(64, inputs - c)));
+      }
+    }
+    bconv_ = kernels_.make(shape_, layout(forms), words.data());
+  }
+
+  void run(Image& image) const override {
+    image.clear_border(op_.output);
+    const Codes codes{image.codes(codes_, 0, 0), image.forms().code(codes_).row()};
+    void* arranged = image.arranged();
+    for (int pass = 0; pass < bconv_->passes(); ++pass) {
+      image.parallel(bconv_->tasks(pass), [&](int task, int worker) {
+        bconv_->arrange(pass, task, codes, arranged, image.scratch(worker));
+      });
+    }
+    image.for_panels(panels(), out().h, [&](int panel, int first, int last, int worker) {
+      BConvCall call{};
+      call.codes = codes;
+      call.arranged = arranged;
+      call.images = 1;
+      call.panel = panel;
+      call.first = first;
+      call.last = last;
+      call.scratch = image.scratch(worker);
+      call.end = epilogue(image, panel, first);
+      bconv_->run(call);
+    });
+    finish(image);
+  }
+
+ private:
+  // Where each group's channels are among the bits of the input's codes.
+  CodeLayout layout(const Forms& forms) const {
+    const CodeForm& form = forms.code(codes_);
+    const Source& source = forms.source(op_.inputs[0]);
+    const std::vector<Run> itself = {{0, shape_.in}};
+    const std::vector<Run>& runs = form.value == source.value ? source.runs : itself;
+    CodeLayout layout{form.words(), {}, true};
+    for (int g = 0; g < shape_.groups; ++g) {
+      std::vector<BitRun> bits;
+      int first = shape_.ins().first(g), left = shape_.ins().size(g);
+      for (const Run& run : runs) {
+        for (; first < run.count && left > 0;) {
+          const BitRun found = bits_of(form, run.first + first, std::min(left, run.count - first));
+          if (!bits.empty() && bits.back().first + bits.back().count == found.first) {
+            bits.back().count += found.count;
+          } else {
+            bits.push_back(found);
+          }
+          first += found.count;
+          left -= found.count;
+        }
+        first -= run.count;
+        if (first < 0) first = 0;
+      }
+      layout.groups.push_back(std::move(bits));
+    }
+    return layout;
+  }
+
+  // The bits of up to `count` channels that lie side by side from this one on.
+  static BitRun bits_of(const CodeForm& form, int channel, int count) {
+    const Groups& groups = form.channels;
+    const int g = std::min(channel / (groups.channels / groups.groups), groups.groups - 1);
+    const int inside = channel - groups.first(g);
+    const int panels = (groups.size(0) + PANEL - 1) / PANEL;  // of every group before the last
+    return {g * panels * PANEL + inside, std::min(count, groups.size(g) - inside)};
+  }
+
+  const BConvShape shape_;
+  const BConvKernels& kernels_;
+  int codes_ = -1;  // the form it reads
+  std::unique_ptr<BConv> bconv_;
+};
+
+void read(Fields& fields) {
+  enum { ZERO_ONE = 1, HAS_THRESHOLD = 2 };
+  Operator& op = fields.op();
+  fields.window();
+  fields.groups();
+  const int flags = fields.flags("code", fields.is_version(2) ? 3 : 1);
+  op.zero_one = (flags & ZERO_ONE) != 0;
+  const std::uint64_t count = weight_count(op, fields.in(), fields.out());
+  op.weight_bytes = (count + 7) / 8;
+  op.bits = fields.blob<std::uint8_t>(op.weight_bytes, "weights");
+  fields.check(count % 8 == 0 || op.bits[op.weight_bytes - 1] >> count % 8 == 0, "spare bits are not zero");
+  if (flags & HAS_THRESHOLD) op.threshold = fields.floats(static_cast<std::uint64_t>(fields.in().c), "thresholds");
+  fields.epilogue();
+}
+
+std::unique_ptr<Step> plan(const Operator& op, const Planning& planning) {
+  return std::make_unique<BConvStep>(op, planning);
+}
+
+}  // namespace
+
+extern const OperatorKind bconv_kind;
+const OperatorKind bconv_kind = {2, "bconv", 1, false, 1, read, plan};
+
+}  // namespace ftbnn

@@ -1,0 +1,203 @@
+// conv and linear: real weights.
+#include <cstring>
+
+#include "base/table.h"
+#include "engine/operators/conv.h"
+#include "engine/operators/pool.h"
+#include "kernels/conv/conv.h"
+
+namespace ftbnn {
+
+namespace {
+
+constexpr int BANDS_PER_THREAD = 2;
+constexpr std::size_t BAND_FLOATS = std::size_t{1} << 16;  // 256 KiB: a quarter of the smallest L2 cache to tune for
+constexpr std::size_t MAX_BAND_FLOATS = std::size_t{1} << 20;
+
+class ConvStep final : public FusedStep {
+ public:
+  ConvStep(const Operator& op, const Planning& planning)
+      : FusedStep(op, planning),
+        shape_(conv_shape(op, planning.model)),
+        kernels_(conv_table().best(planning.usable, [&](const ConvKernels& k) { return k.suits(shape_); }).kernels),
+        stem_shape_{shape_, op.weights, op.tail.scale, op.tail.shift, planning.pixel_scale, planning.pixel_shift},
+        stem_kernels_(
+            stem_table().best(planning.usable, [&](const StemKernels& k) { return k.suits(stem_shape_); }).kernels),
+        is_stem_(op.inputs[0] == 0 && planning.readers[0] == 1 && stem_kernels_.suits(stem_shape_)) {}
+
+  // A pool that alone reads the output is done too, a few rows at a time.
+  bool absorb(Step& reader) override {
+    auto* pool = dynamic_cast<PoolStep*>(&reader);
+    if (pool == nullptr || has_curve()) return false;
+    const Window& w = pool->op().window;
+    const std::size_t row = z(out().w) * z(out().c);
+    const auto fitting = static_cast<int>(BAND_FLOATS / row);
+    const int rows = shape(pool->op().output).h;
+    const int band = std::clamp((fitting - w.kh) / w.sh + 1, 1, rows);
+    const std::size_t floats = z(std::min(out().h, (band - 1) * w.sh + w.kh)) * row;
+    if (floats > MAX_BAND_FLOATS) return false;
+    pool_ = pool;
+    band_ = band;
+    band_floats_ = floats;
+    return true;
+  }
+
+  bool declare(Forms& forms) override {
+    FusedStep::declare(forms);
+    if (pool_ != nullptr) {
+      forms.read_real(pool_->op().output);
+      forms.write(pool_->op().output);
+    }
+    const Border border{shape_.ph, shape_.pw, shape_.rows(), shape_.columns()};
+    forms.read_real(op_.inputs[0], reads_in_place(shape_) ? border : Border{});
+    return true;
+  }
+
+  std::uint64_t macs() const override { return shape_.macs(); }
+
+  Sizes sizes() const override {
+    const Sizes numbers = FusedStep::sizes(), own = kernels_.sizes(shape_);
+    const Sizes stem = is_stem_ ? stem_kernels_.sizes(stem_shape_) : Sizes{};
+    return {numbers.weights + own.weights + stem.weights + stem.arranged, own.arranged,
+            band_bytes() + std::max(own.scratch, stem.scratch)};
+  }
+
+  void prepare(const Forms& forms) override {
+    FusedStep::prepare(forms);
+    conv_ = kernels_.make(shape_, op_.weights);
+    if (is_stem_) stem_ = stem_kernels_.make(stem_shape_);
+  }
+
+  const Stem* stem() const override { return stem_.get(); }
+
+  void run(Image& image) const override {
+    image.clear_border(op_.output);
+    const RealImage in = input(image);
+    image.parallel(conv_->tasks(), [&](int task, int) { conv_->arrange(task, in, image.arranged()); });
+    if (pool_ != nullptr) return run_with_pool(image, in);
+    if (is_integer(image)) {
+      image.for_rows(out().h, [&](int first, int last, int worker) {
+        stem_->run({image.pixels(), first, last, scratch(image, worker), epilogue(image, 0, first)});
+      });
+    } else {
+      image.for_panels(panels(), out().h, [&](int panel, int first, int last, int worker) {
+        conv_->run({in, image.arranged(), panel, first, last, scratch(image, worker), epilogue(image, panel, first)});
+      });
+    }
+    finish(image);
+  }
+
+ private:
+  std::size_t band_bytes() const { return round_up(band_floats_ * sizeof(float), CACHE_LINE); }
+  void* scratch(const Image& image, int worker) const {
+    return static_cast<char*>(image.scratch(worker)) + band_bytes();
+  }
+  bool is_integer(const Image& image) const { return stem_ != nullptr && image.has_pixels(); }
+
+  RealImage input(const Image& image) const {
+    return {image.real(op_.inputs[0], 0, 0), image.forms().real(op_.inputs[0]).row(), reads_in_place(shape_)};
+  }
+
+  // Bands of the pool's rows: the convolution's rows that they need go to memory that stays in the cache, those that
+  // the next rows need again are moved up, and at the seam of two pieces both make them.
+  void run_with_pool(Image& image, const RealImage& in) const {
+    const int output = pool_->op().output;
+    const Window& w = pool_->op().window;
+    const std::size_t line = z(out().w) * z(out().c);
+    image.clear_border(output);
+    image.for_rows(
+        shape(output).h,
+        [&](int first, int last, int worker) {
+          auto* band = static_cast<float*>(image.scratch(worker));
+          int start = 0, done = 0;  // rows of the convolution in the band
+          for (int y = first; y < last; y += band_) {
+            const int end = std::min(y + band_, last);
+            const int top = std::max(y * w.sh - w.ph, 0), bottom = std::min((end - 1) * w.sh - w.ph + w.kh, out().h);
+            if (done > top) {
+              std::memmove(band, band + z(top - start) * line, z(done - top) * line * sizeof(float));
+            } else {
+              done = top;
+            }
+            start = top;
+            if (done < bottom) convolve_band(image, in, done, bottom, band + z(done - start) * line, worker);
+            done = std::max(done, bottom);
+            for (int r = y; r < end; ++r) {
+              pool_->pool_row(image, r, band, start, line);
+              image.pack(output, r, r + 1);
+            }
+          }
+        },
+        BANDS_PER_THREAD);
+  }
+
+  void convolve_band(Image& image, const RealImage& in, int first, int last, float* to, int worker) const {
+    const auto into_band = [&](int number) {
+      Epilogue end = epilogue(image, number, first);
+      end.out = to + panel(number).first;
+      end.out_stride = z(out().c);
+      end.out_row = z(out().w) * z(out().c);
+      return end;
+    };
+    if (is_integer(image)) {
+      return stem_->run({image.pixels(), first, last, scratch(image, worker), into_band(0)});
+    }
+    for (int number = 0; number < panels(); ++number) {
+      conv_->run({in, image.arranged(), number, first, last, scratch(image, worker), into_band(number)});
+    }
+  }
+
+  const ConvShape shape_;
+  const ConvKernels& kernels_;
+  const StemShape stem_shape_;
+  const StemKernels& stem_kernels_;
+  const bool is_stem_;
+  const PoolStep* pool_ = nullptr;
+  int band_ = 1;  // rows of the pool that are made at a time
+  std::size_t band_floats_ = 0;
+  std::unique_ptr<Conv> conv_;
+  std::unique_ptr<Stem> stem_;
+};
+
+void read_weights(Fields& fields) {
+  Operator& op = fields.op();
+  const std::uint64_t count = weight_count(op, fields.in(), fields.out());
+  op.weights = fields.floats(count, "weights");
+  op.weight_bytes = count * sizeof(float);
+  fields.epilogue();
+}
+
+void read_conv(Fields& fields) {
+  fields.window();
+  fields.groups();
+  read_weights(fields);
+}
+
+void read_linear(Fields& fields) {
+  const Shape &in = fields.in(), &out = fields.out();
+  fields.check(in.h == 1 && in.w == 1 && out.h == 1 && out.w == 1, "linear takes and gives a vector");
+  read_weights(fields);
+}
+
+std::unique_ptr<Step> plan(const Operator& op, const Planning& planning) {
+  return std::make_unique<ConvStep>(op, planning);
+}
+
+}  // namespace
+
+ConvShape conv_shape(const Operator& op, const Model& model) {
+  const Shape& in = model.values[static_cast<std::size_t>(op.inputs[0])];
+  const Shape& out = model.values[static_cast<std::size_t>(op.output)];
+  const Window& w = op.window;
+  return {in.c, out.c, op.groups, in.h, in.w, out.h, out.w, w.kh, w.kw, w.sh, w.sw, w.ph, w.pw};
+}
+
+// The groups' blocks, one after the other.
+std::uint64_t weight_count(const Operator& op, const Shape& in, const Shape& out) {
+  return ConvShape{in.c, out.c, op.groups, 1, 1, 1, 1, op.window.kh, op.window.kw, 1, 1, 0, 0}.macs();
+}
+
+extern const OperatorKind conv_kind, linear_kind;
+const OperatorKind conv_kind = {1, "conv", 1, false, 32, read_conv, plan};
+const OperatorKind linear_kind = {3, "linear", 1, false, 32, read_linear, plan};
+
+}  // namespace ftbnn

@@ -1,0 +1,94 @@
+// Binary convolution: the contract of its kernels.
+//
+//   acc[y][x][o] = sum over ky, kx, c of  code[y * sh + ky - ph][x * sw + kx - pw][c] * w[o][ky][kx][c]
+//
+// with codes {-1, +1} (zero_one: {0, 1}) by their bits inside the image and 0 outside, and w = +1 where the weight's bit
+// is 1, -1 where it is 0. Then the epilogue.
+//
+// A kernel prepares its operands itself. `make` lays out the weights; arrange() turns the codes of an image into what
+// the kernel reads, in passes of tasks that threads may take in any order; run() multiplies. A kernel that reads codes
+// where they lie has no passes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/table.h"
+#include "kernels/epilogue/epilogue.h"
+#include "kernels/window.h"
+
+namespace ftbnn {
+
+// Neighbouring bits of a position.
+struct BitRun {
+  int first, count;
+  bool operator==(const BitRun& other) const { return first == other.first && count == other.count; }
+};
+
+// Where codes are: at each position so many words; of each group the runs that hold its channels, one after the other.
+// Bits that belong to nothing are 0.
+struct CodeLayout {
+  std::size_t words;
+  std::vector<std::vector<BitRun>> groups;
+  bool has_border;  // zeros all around the image, as far as windows reach: it may be read in place
+};
+
+// The codes of one image.
+struct Codes {
+  const std::uint64_t* at;  // position (0, 0)
+  std::size_t row;          // words from one row to the next
+};
+
+// Weights as bits: of each output channel [kh][kw][words of its group's inputs], channel c is bit c % 64 of word c / 64.
+using WeightWords = const std::uint64_t*;
+
+struct BConvShape : ConvShape {
+  bool zero_one;
+};
+
+// One panel's output rows [first, last), of one image or several; each image's codes are arranged.
+struct BConvCall {
+  Codes codes;  // of the first image, if they are read in place
+  const void* arranged;
+  std::size_t arranged_image;  // bytes from one image to the next
+  int images;
+  std::size_t out_image;  // floats of `out` from one image to the next; several images have no shortcut and no codes
+  int panel, first, last;
+  void* scratch;  // the caller's own, on a cache line
+  Epilogue end;   // of row `first`
+};
+
+class BConv {
+ public:
+  BConv() = default;
+  virtual ~BConv() = default;
+  BConv(const BConv&) = delete;
+  BConv& operator=(const BConv&) = delete;
+
+  virtual std::size_t arranged_bytes() const { return 0; }
+  virtual std::size_t scratch_bytes() const { return 0; }
+  virtual int passes() const { return 0; }
+  virtual int tasks(int) const { return 0; }
+  virtual void arrange(int /*pass*/, int /*task*/, const Codes&, void* /*arranged*/, void* /*scratch*/) const {}
+  virtual void run(const BConvCall& call) const = 0;
+  // Outputs that a call should make where the caller has the choice: more leave the cache, fewer repeat work.
+  virtual std::size_t best_outputs() const { return std::size_t{1} << 13; }
+};
+
+struct BConvKernels {
+  bool (*suits)(const BConvShape& shape);
+  Sizes (*sizes)(const BConvShape& shape);  // at most
+  std::unique_ptr<BConv> (*make)(const BConvShape& shape, const CodeLayout& layout, WeightWords weights);
+};
+
+const Table<BConvKernels>& bconv_table();
+
+// Words of all weights.
+std::size_t weight_words(const ConvShape& shape);
+
+// A group's codes at `width` positions, from its runs, as `words` words of their own each.
+void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
+                  std::uint64_t* to, std::size_t words);
+
+}  // namespace ftbnn

@@ -1,0 +1,37 @@
+// The ways in which kernels lay out a binary convolution, as rows of the table: an ISA brings its loops, a layout the
+// rest.
+#pragma once
+
+#include "kernels/bconv/bconv.h"
+#include "kernels/bconv/tiles.h"
+#include "kernels/bconv/words.h"
+
+namespace ftbnn {
+
+Sizes words_sizes(const BConvShape& shape);
+std::unique_ptr<BConv> make_by_words(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
+                                     const WordKernels& kernels);
+
+// Counting bits in words (words.cc).
+template <const WordKernels& kernels>
+BConvKernels by_words() {
+  return {[](const BConvShape&) { return true; }, words_sizes,
+          [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
+            return make_by_words(shape, layout, weights, kernels);
+          }};
+}
+
+bool suits_tiles(const BConvShape& shape);
+Sizes tiles_sizes(const BConvShape& shape);
+std::unique_ptr<BConv> make_by_tiles(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
+                                     const TileKernels& kernels);
+
+// Products of bytes in tile registers (tiles.cc).
+template <const TileKernels& kernels>
+BConvKernels by_tiles() {
+  return {suits_tiles, tiles_sizes, [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
+            return make_by_tiles(shape, layout, weights, kernels);
+          }};
+}
+
+}  // namespace ftbnn

@@ -1,0 +1,70 @@
+#include "base/table.h"
+
+#include "kernels/bconv/layouts.h"
+
+namespace ftbnn {
+
+extern const TileKernels tiles__amx, tiles__amx_emulated;
+extern const WordKernels words__avx512, words__avx2, words__portable;
+
+const Table<BConvKernels>& bconv_table() {
+  static const Table<BConvKernels> table = {
+#if defined(__x86_64__)
+      {"amx", AVX512 | feature::amx_tile | feature::amx_int8, by_tiles<tiles__amx>()},
+      {"amx_emulated", AVX512 | feature::emulated_tiles, by_tiles<tiles__amx_emulated>()},
+      {"avx512", AVX512 | feature::avx512_vpopcntdq, by_words<words__avx512>()},
+      {"avx2", AVX2, by_words<words__avx2>()},
+#endif
+      {"portable", PORTABLE, by_words<words__portable>()},
+  };
+  return table;
+}
+
+std::size_t weight_words(const ConvShape& s) {
+  const Groups ins = s.ins(), outs = s.outs();
+  const auto channels = [&](int g) { return static_cast<std::size_t>(outs.size(g)) * words_of(ins.size(g)); };
+  return (static_cast<std::size_t>(s.groups - 1) * channels(0) + channels(s.groups - 1)) *
+         static_cast<std::size_t>(s.taps());
+}
+
+namespace {
+
+// Channels side by side, from any bit on.
+void gather_run(const std::uint64_t* from, std::size_t from_words, int width, const BitRun& run, std::uint64_t* to,
+                std::size_t words) {
+  const int shift = run.first % 64, left = run.count % 64;
+  const std::uint64_t mask = left == 0 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
+  const bool last_spans = shift + (left == 0 ? 64 : left) > 64;  // its bits are in two words
+  from += run.first / 64;
+  for (int x = 0; x < width; ++x, from += from_words, to += words) {
+    for (std::size_t k = 0; k + 1 < words; ++k) {
+      to[k] = shift == 0 ? from[k] : from[k] >> shift | from[k + 1] << (64 - shift);
+    }
+    std::uint64_t last = from[words - 1] >> shift;
+    if (last_spans) last |= from[words] << (64 - shift);
+    to[words - 1] = last & mask;
+  }
+}
+
+}  // namespace
+
+void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
+                  std::uint64_t* to, std::size_t words) {
+  if (runs.size() == 1) return gather_run(from, from_words, width, runs.front(), to, words);
+  for (int x = 0; x < width; ++x, from += from_words, to += words) {
+    std::size_t filled = 0;  // bits
+    for (std::size_t k = 0; k < words; ++k) to[k] = 0;
+    for (const BitRun& run : runs) {
+      for (int done = 0; done < run.count; done += 64) {
+        const BitRun part{run.first + done, run.count - done < 64 ? run.count - done : 64};
+        std::uint64_t bits;
+        gather_run(from, from_words, 1, part, &bits, 1);
+        to[filled / 64] |= bits << filled % 64;
+        if (filled % 64 + static_cast<std::size_t>(part.count) > 64) to[filled / 64 + 1] |= bits >> (64 - filled % 64);
+        filled += static_cast<std::size_t>(part.count);
+      }
+    }
+  }
+}
+
+}  // namespace ftbnn

@@ -1,0 +1,117 @@
+// For any CPU: plain loops over channels that the compiler turns into the vectors of its baseline (SSE2, NEON).
+#include "kernels/bconv/words.h"
+#include "kernels/epilogue/epilogue__portable.h"
+
+namespace ftbnn {
+
+namespace {
+
+constexpr int BLOCK = 30;  // words whose counts fit into bytes, in groups of three: 10 x 24 < 256
+
+// Bits of each byte's nibbles, 0 to 4 each: the first two steps of the usual parallel count.
+inline std::uint64_t nibbles(std::uint64_t word) {
+  constexpr std::uint64_t pairs = 0x3333333333333333;
+  word -= word >> 1 & 0x5555555555555555;
+  return (word & pairs) + (word >> 2 & pairs);
+}
+
+template <bool ZeroOne>
+inline std::uint64_t hits(std::uint64_t a, std::uint64_t b) {
+  return ZeroOne ? a & b : a ^ b;
+}
+
+// Three words of every channel: a full adder makes two of them (worth 1 and 2), which saves a third of the counting.
+template <bool ZeroOne>
+inline void count(const std::uint64_t* in, const std::uint64_t* w, std::uint64_t* bytes) {
+  constexpr std::uint64_t low = 0x0f0f0f0f0f0f0f0f;
+  const std::uint64_t in0 = in[0], in1 = in[1], in2 = in[2];
+  for (int o = 0; o < PANEL; ++o) {
+    const std::uint64_t a = hits<ZeroOne>(in0, w[o]), b = hits<ZeroOne>(in1, w[PANEL + o]);
+    const std::uint64_t c = hits<ZeroOne>(in2, w[2 * PANEL + o]);
+    const std::uint64_t one = a ^ b ^ c, two = (a & b) | ((a ^ b) & c);
+    const std::uint64_t twos = nibbles(two), sum = nibbles(one) + twos + twos;
+    bytes[o] += (sum & low) + (sum >> 4 & low);
+  }
+}
+
+template <bool ZeroOne>
+inline void count_one(std::uint64_t in, const std::uint64_t* w, std::uint64_t* bytes) {
+  constexpr std::uint64_t low = 0x0f0f0f0f0f0f0f0f;
+  for (int o = 0; o < PANEL; ++o) {
+    const std::uint64_t sum = nibbles(hits<ZeroOne>(in, w[o]));
+    bytes[o] += (sum & low) + (sum >> 4 & low);
+  }
+}
+
+template <bool ZeroOne>
+void bconv_row(const BConvRow& row) {
+  constexpr std::uint64_t even = 0x00ff00ff00ff00ff;
+  const int run = row.kw * row.words;
+  for (int x = 0; x < row.width; ++x) {
+    std::int32_t pop[PANEL] = {};
+    std::uint64_t in[BLOCK], bytes[PANEL] = {};
+    int filled = 0;
+    const std::uint64_t* w = row.weights;
+    const auto flush = [&] {
+      int k = 0;
+      for (; k + 3 <= filled; k += 3, w += 3 * PANEL) count<ZeroOne>(in + k, w, bytes);
+      for (; k < filled; ++k, w += PANEL) count_one<ZeroOne>(in[k], w, bytes);
+      for (int o = 0; o < PANEL; ++o) {
+        std::uint64_t sum = (bytes[o] & even) + (bytes[o] >> 8 & even);
+        sum += sum >> 32;
+        sum += sum >> 16;
+        pop[o] += static_cast<std::int32_t>(sum & 0xffff);
+        bytes[o] = 0;
+      }
+      filled = 0;
+    };
+    for (int ky = 0; ky < row.kh; ++ky) {
+      const std::uint64_t* line = row.in + ky * row.row_stride + static_cast<std::size_t>(x) * row.stride * row.words;
+      for (int k = 0; k < run; ++k) {
+        in[filled++] = line[k];
+        if (filled == BLOCK) flush();
+      }
+    }
+    flush();
+    float acc[PANEL];
+    if (ZeroOne) {
+      const std::int32_t ones = row.ones[x];
+      for (int o = 0; o < PANEL; ++o) acc[o] = static_cast<float>(2 * pop[o] - ones);
+    } else {
+      const std::int32_t* base = row.base + row.border[x] * PANEL;
+      for (int o = 0; o < PANEL; ++o) acc[o] = static_cast<float>(base[o] - 2 * pop[o]);
+    }
+    finish(row.end, x, row.channels, acc);
+  }
+}
+
+void row(const BConvRow& row) { row.zero_one ? bconv_row<true>(row) : bconv_row<false>(row); }
+
+int popcount(std::uint64_t word) {
+  word -= word >> 1 & 0x5555555555555555;
+  word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
+  return static_cast<int>(word * 0x0101010101010101 >> 56);
+}
+
+void ones(const OnesRow& row) {
+  const int columns = (row.width - 1) * row.stride + row.kw;
+  for (int x = 0; x < columns; ++x) {
+    row.columns[x] = 0;
+    for (int ky = 0; ky < row.kh; ++ky) {
+      const std::uint64_t* in = row.in + ky * row.row_stride + static_cast<std::size_t>(x) * row.words;
+      for (int k = 0; k < row.words; ++k) row.columns[x] += popcount(in[k]);
+    }
+  }
+  for (int x = 0; x < row.width; ++x) {
+    row.ones[x] = 0;
+    for (int kx = 0; kx < row.kw; ++kx) row.ones[x] += row.columns[x * row.stride + kx];
+  }
+}
+
+}  // namespace
+
+extern const WordKernels words__portable;
+const WordKernels words__portable = {row, ones};
+
+}  // namespace ftbnn

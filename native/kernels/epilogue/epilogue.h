@@ -1,0 +1,72 @@
+// What follows the sums of a convolution, while they are in registers: the contract of every kernel that has sums.
+//
+//   y = act(scale[o] * acc + shift[o] + shortcut[x][o]) + after[o]
+//     relu    y > 0 ? y : 0                    fprelu  y > 0 ? right * y : left * y
+//     prelu   y > 0 ? y : left * y             clamp   y < low ? low : y > high ? high : y
+//
+// Written are y (out, if wanted) and bit o of codes[x] = y > threshold[o] (if wanted). a * b + c is fused where the ISA
+// has it (not in reference and portable), so floats of two ISAs differ by rounding; integers never differ.
+//
+// A panel is PANEL output channels of one group. Arrays over o have PANEL entries, those past `channels` zero, and may
+// be read in full. out, shortcut and codes are touched only in the first `channels` of each position (codes: bits past
+// it are written as 0).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ftbnn {
+
+constexpr int PANEL = 32;
+
+enum class Act : std::uint8_t { none, relu, prelu, fprelu, clamp };
+
+struct Epilogue {
+  const float* scale;
+  const float* shift;
+  const float* left;       // prelu, fprelu
+  const float* right;      // fprelu
+  const float* after;      // null: nothing is added
+  const float* threshold;  // null: 0
+  const float* shortcut;   // [rows][shortcut_row] of positions shortcut_stride apart, or null; may be `out` itself
+  std::size_t shortcut_stride, shortcut_row;
+  float* out;  // or null
+  std::size_t out_stride, out_row;
+  std::uint32_t* codes;  // or null: 32 signs a position
+  std::size_t codes_stride, codes_row;
+  Act act;
+  float low, high;  // clamp
+};
+
+// Internal linkage from here on: files of different ISAs never share a copy.
+
+// Of one value of channel c.
+[[maybe_unused]] static inline float activate(const Epilogue& end, int c, float y) {
+  switch (end.act) {
+    case Act::none:
+      break;
+    case Act::relu:
+      y = y > 0 ? y : 0;
+      break;
+    case Act::prelu:
+      y = y > 0 ? y : end.left[c] * y;
+      break;
+    case Act::fprelu:
+      y = y > 0 ? end.right[c] * y : end.left[c] * y;
+      break;
+    case Act::clamp:
+      y = y < end.low ? end.low : y > end.high ? end.high : y;
+      break;
+  }
+  return end.after != nullptr ? y + end.after[c] : y;
+}
+
+// That of the output row so many rows below.
+[[maybe_unused]] static inline Epilogue at_row(Epilogue end, std::size_t rows) {
+  if (end.shortcut != nullptr) end.shortcut += rows * end.shortcut_row;
+  if (end.out != nullptr) end.out += rows * end.out_row;
+  if (end.codes != nullptr) end.codes += rows * end.codes_row;
+  return end;
+}
+
+}  // namespace ftbnn

@@ -1,0 +1,90 @@
+// The epilogue with 8 channels to a vector: every AVX2 file with sums includes this.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/epilogue/epilogue.h"
+
+namespace ftbnn {
+
+namespace {
+
+constexpr int LANES = 8;  // floats of a vector
+
+// Lanes below `count`, for masked loads and stores.
+inline __m256i first_lanes(int count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+// Channels `first` to first + 7 of an epilogue, for some positions at a time. Each step takes all positions, so one
+// branch serves them all and they stay in registers. Partial panels take masked stores, which cost AMD's cores dozens
+// of operations each.
+template <int Positions>
+inline void finish(const Epilogue& end, int channels, int first, std::size_t x, __m256 (&y)[Positions]) {
+  const bool full = channels - first >= LANES;
+  const __m256i lanes = first_lanes(channels - first);
+  const __m256 zero = _mm256_setzero_ps();
+  const __m256 scale = _mm256_loadu_ps(end.scale + first), shift = _mm256_loadu_ps(end.shift + first);
+#pragma GCC unroll 8
+  for (int p = 0; p < Positions; ++p) y[p] = _mm256_fmadd_ps(scale, y[p], shift);
+  if (end.shortcut != nullptr) {
+    const std::size_t stride = end.shortcut_stride;
+    const float* shortcut = end.shortcut + x * stride + first;
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) {
+      const float* from = shortcut + p * stride;
+      y[p] = _mm256_add_ps(y[p], full ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, lanes));
+    }
+  }
+  if (end.act == Act::relu) {
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) y[p] = _mm256_and_ps(y[p], _mm256_cmp_ps(y[p], zero, _CMP_GT_OQ));
+  } else if (end.act == Act::prelu) {
+    const __m256 left = _mm256_loadu_ps(end.left + first);
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) {
+      y[p] = _mm256_blendv_ps(_mm256_mul_ps(left, y[p]), y[p], _mm256_cmp_ps(y[p], zero, _CMP_GT_OQ));
+    }
+  } else if (end.act == Act::fprelu) {
+    const __m256 left = _mm256_loadu_ps(end.left + first), right = _mm256_loadu_ps(end.right + first);
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) {
+      y[p] = _mm256_mul_ps(y[p], _mm256_blendv_ps(left, right, _mm256_cmp_ps(y[p], zero, _CMP_GT_OQ)));
+    }
+  } else if (end.act == Act::clamp) {
+    const __m256 low = _mm256_set1_ps(end.low), high = _mm256_set1_ps(end.high);
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) {  // of two operands, what is not a number stays if it is the second
+      y[p] = _mm256_min_ps(high, _mm256_max_ps(low, y[p]));
+    }
+  }
+  if (end.after != nullptr) {
+    const __m256 after = _mm256_loadu_ps(end.after + first);
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) y[p] = _mm256_add_ps(y[p], after);
+  }
+  if (end.out != nullptr) {
+    const std::size_t stride = end.out_stride;
+    float* out = end.out + x * stride + first;
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) {
+      full ? _mm256_storeu_ps(out + p * stride, y[p]) : _mm256_maskstore_ps(out + p * stride, lanes, y[p]);
+    }
+  }
+  if (end.codes != nullptr) {
+    const __m256 threshold = end.threshold != nullptr ? _mm256_loadu_ps(end.threshold + first) : zero;
+    const std::size_t stride = end.codes_stride;
+    std::uint32_t* codes = end.codes + x * stride;
+    const __m256 exists = _mm256_castsi256_ps(lanes);
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) {
+      const __m256 above = _mm256_and_ps(exists, _mm256_cmp_ps(y[p], threshold, _CMP_GT_OQ));
+      const std::uint32_t signs = static_cast<std::uint32_t>(_mm256_movemask_ps(above));
+      codes[p * stride] = first == 0 ? signs : codes[p * stride] | signs << first;
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace ftbnn

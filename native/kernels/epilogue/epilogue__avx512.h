@@ -1,0 +1,83 @@
+// The epilogue with 16 channels to a vector: every AVX-512 file with sums includes this.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/epilogue/epilogue.h"
+
+namespace ftbnn {
+
+namespace {
+
+constexpr int LANES = 16;  // floats of a vector; a panel is two halves of so many channels
+
+inline __mmask16 first_lanes(int count) { return count >= LANES ? 0xffff : static_cast<__mmask16>((1U << count) - 1); }
+
+// Channels `first` to first + 15 of an epilogue, for some positions at a time. Each step takes all positions, so one
+// branch serves them all and they stay in registers (which they do only if GCC is told to unroll).
+template <int Positions>
+inline void finish(const Epilogue& end, int channels, int first, std::size_t x, __m512 (&y)[Positions]) {
+  const __mmask16 lanes = first_lanes(channels - first);
+  const __m512 zero = _mm512_setzero_ps();
+  const __m512 scale = _mm512_loadu_ps(end.scale + first), shift = _mm512_loadu_ps(end.shift + first);
+#pragma GCC unroll 16
+  for (int p = 0; p < Positions; ++p) y[p] = _mm512_fmadd_ps(scale, y[p], shift);
+  if (end.shortcut != nullptr) {
+    const std::size_t stride = end.shortcut_stride;
+    const float* shortcut = end.shortcut + x * stride + first;
+#pragma GCC unroll 16
+    for (int p = 0; p < Positions; ++p) {
+      y[p] = _mm512_add_ps(y[p], _mm512_maskz_loadu_ps(lanes, shortcut + p * stride));
+    }
+  }
+  if (end.act == Act::relu) {
+#pragma GCC unroll 16
+    for (int p = 0; p < Positions; ++p) {
+      y[p] = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y[p], zero, _CMP_GT_OQ), y[p]);
+    }
+  } else if (end.act == Act::prelu) {
+    const __m512 left = _mm512_loadu_ps(end.left + first);
+#pragma GCC unroll 16
+    for (int p = 0; p < Positions; ++p) {
+      y[p] = _mm512_mask_mul_ps(y[p], _mm512_cmp_ps_mask(y[p], zero, _CMP_NGT_UQ), y[p], left);
+    }
+  } else if (end.act == Act::fprelu) {
+    const __m512 left = _mm512_loadu_ps(end.left + first), right = _mm512_loadu_ps(end.right + first);
+#pragma GCC unroll 16
+    for (int p = 0; p < Positions; ++p) {
+      const __mmask16 positive = _mm512_cmp_ps_mask(y[p], zero, _CMP_GT_OQ);
+      y[p] = _mm512_mul_ps(y[p], _mm512_mask_blend_ps(positive, left, right));
+    }
+  } else if (end.act == Act::clamp) {
+    const __m512 low = _mm512_set1_ps(end.low), high = _mm512_set1_ps(end.high);
+#pragma GCC unroll 16
+    for (int p = 0; p < Positions; ++p) {  // of two operands, what is not a number stays if it is the second
+      y[p] = _mm512_maskz_min_ps(0xffff, high, _mm512_maskz_max_ps(0xffff, low, y[p]));
+    }
+  }
+  if (end.after != nullptr) {
+    const __m512 after = _mm512_loadu_ps(end.after + first);
+#pragma GCC unroll 16
+    for (int p = 0; p < Positions; ++p) y[p] = _mm512_add_ps(y[p], after);
+  }
+  if (end.out != nullptr) {
+    const std::size_t stride = end.out_stride;
+    float* out = end.out + x * stride + first;
+#pragma GCC unroll 16
+    for (int p = 0; p < Positions; ++p) _mm512_mask_storeu_ps(out + p * stride, lanes, y[p]);
+  }
+  if (end.codes != nullptr) {
+    const __m512 threshold = end.threshold != nullptr ? _mm512_loadu_ps(end.threshold + first) : zero;
+    const std::size_t stride = end.codes_stride;
+    std::uint32_t* codes = end.codes + x * stride;
+#pragma GCC unroll 16
+    for (int p = 0; p < Positions; ++p) {
+      const std::uint32_t signs = _mm512_mask_cmp_ps_mask(lanes, y[p], threshold, _CMP_GT_OQ);
+      codes[p * stride] = first == 0 ? signs : codes[p * stride] | signs << LANES;
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace ftbnn

@@ -1,0 +1,176 @@
+// Weights as integers of 24 bits in three signed bytes, [panel][slice][depth / 64][2][16][16][4]; windows of pixels as
+// lines of bytes. The products are exact: what is rounded is the weight, by 2^-24 of the channel's largest, and the few
+// sums at the end, as good as float32 at the price of three 8-bit products.
+#include "kernels/stem/slices.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/aligned.h"
+#include "kernels/bconv/border.h"
+#include "kernels/stem/layouts.h"
+
+namespace ftbnn {
+
+namespace {
+
+constexpr int LARGEST = 127 * 65536 + 127 * 256 + 127;  // in three signed bytes
+constexpr int MOST_BINARY_PLACES = 60;                  // units beyond 2^+-60 would meet the ends of float32
+constexpr std::size_t MAX_OFFSETS = std::size_t{1} << 20;
+
+std::size_t z(int value) { return static_cast<std::size_t>(value); }
+
+std::size_t depth_of(const ConvShape& s) { return round_up(z(s.taps()) * z(s.in), 64); }
+
+// The smallest power of two in which no weight has more than 24 bits.
+double unit_of(double largest) {
+  if (largest == 0) return 1;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  const double unit = std::ldexp(1.0, exponent - 23);
+  return std::round(largest / unit) <= LARGEST ? unit : 2 * unit;
+}
+
+class SlicesStem final : public Stem {
+ public:
+  SlicesStem(const StemShape& shape, const SliceKernels& kernels)
+      : s_(shape),
+        kernels_(kernels),
+        panels_((shape.out + PANEL - 1) / PANEL),
+        depth_(static_cast<int>(depth_of(shape))),
+        rows_(shape.oh, shape.sh, shape.kh, shape.ph, shape.h),
+        columns_(shape.ow, shape.sw, shape.kw, shape.pw, shape.w),
+        weights_(z(panels_) * SLICES * z(depth_) * PANEL),
+        scale_(z(panels_) * PANEL),
+        offset_(z(panels_) * classes() * PANEL) {}
+
+  // False if a weight is too large or too small.
+  bool lay_out(const StemShape& s) {
+    for (int o = 0; o < s.out; ++o) {
+      const float* weights = s.weights + z(o) * z(s.in) * z(s.taps());  // [channel][tap]
+      double largest = 0;
+      for (int k = 0; k < s.in * s.taps(); ++k) {
+        largest = std::max(largest, std::abs(static_cast<double>(weights[k]) * s.pixel_scale[k / s.taps()]));
+      }
+      const double unit = unit_of(largest);
+      if (std::abs(std::ilogb(unit)) > MOST_BINARY_PLACES) return false;
+      const double outer = s.scale != nullptr ? s.scale[o] : 1, bias = s.shift != nullptr ? s.shift[o] : 0;
+      scale_[z(o)] = static_cast<float>(outer * unit);
+      slice(s, o, weights, unit);
+      find_offsets(s, o, weights, outer, bias);
+    }
+    return true;
+  }
+
+  std::size_t pixel_bytes() const override { return z(s_.rows()) * row_bytes(); }
+  std::size_t scratch_bytes() const override { return round_up(z(s_.ow), 16) * z(depth_); }
+
+  // Pixels less 128, inside a border of zeros that nothing ever overwrites.
+  void load(int row, const std::uint8_t* image, void* pixels) const override {
+    const std::size_t line = z(s_.w) * z(s_.in);
+    const std::uint8_t* from = image + z(row) * line;
+    std::int8_t* to = static_cast<std::int8_t*>(pixels) + z(row + s_.ph) * row_bytes() + z(s_.pw) * z(s_.in);
+    for (std::size_t k = 0; k < line; ++k) to[k] = static_cast<std::int8_t>(from[k] ^ 0x80);
+  }
+
+  void run(const StemCall& call) const override {
+    PatchRow patch{};
+    patch.row_stride = row_bytes();
+    patch.kh = s_.kh;
+    patch.run = s_.kw * s_.in;
+    patch.step = s_.sw * s_.in;
+    patch.width = s_.ow;
+    patch.depth = depth_;
+    patch.patches = static_cast<std::int8_t*>(call.scratch);
+    for (int y = call.first; y < call.last; ++y) {
+      patch.in = static_cast<const std::int8_t*>(call.pixels) + z(y * s_.sh) * patch.row_stride;
+      kernels_.patches(patch);
+      for (int panel = 0; panel < panels_; ++panel) {
+        SlicedRow row{patch.patches, depth_, s_.ow, std::min(PANEL, s_.out - panel * PANEL), {}, {}, {}, {}};
+        row.weights = weights_.data() + z(panel) * SLICES * z(depth_) * PANEL;
+        row.offset = offset_.data() + (z(panel) * classes() + z(rows_.of[z(y)]) * columns_.count()) * PANEL;
+        row.border = columns_.of.data();
+        row.end = of_panel(at_row(call.end, z(y - call.first)), panel);
+        row.end.scale = scale_.data() + z(panel) * PANEL;
+        kernels_.row(row);
+      }
+    }
+  }
+
+ private:
+  std::size_t classes() const { return rows_.count() * columns_.count(); }
+  std::size_t row_bytes() const { return z(s_.columns()) * z(s_.in); }
+
+  static Epilogue of_panel(Epilogue end, int panel) {
+    const std::size_t channels = z(panel) * PANEL;
+    for (const float** of : {&end.left, &end.right, &end.after, &end.threshold, &end.shortcut}) {
+      if (*of != nullptr) *of += channels;
+    }
+    if (end.out != nullptr) end.out += channels;
+    if (end.codes != nullptr) end.codes += panel;
+    return end;
+  }
+
+  void slice(const StemShape& s, int o, const float* weights, double unit) {
+    for (int k = 0; k < s.in * s.taps(); ++k) {
+      const int at = k % s.taps() * s.in + k / s.taps();  // in the patch: [tap][channel]
+      auto value =
+          static_cast<int>(std::round(static_cast<double>(weights[k]) * s.pixel_scale[k / s.taps()] / unit));
+      for (int part = 0; part < SLICES; ++part) {
+        const int digit = ((value + 128) & 255) - 128;
+        const std::size_t block =
+            ((z(o / PANEL) * SLICES + z(part)) * z(depth_ / 64) + z(at / 64)) * 2 + z(o % PANEL / 16);
+        weights_[((block * 16 + z(at % 64 / 4)) * 16 + z(o % 16)) * 4 + z(at % 4)] = static_cast<std::int8_t>(digit);
+        value = (value - digit) / 256;
+      }
+    }
+  }
+
+  void find_offsets(const StemShape& s, int o, const float* weights, double outer, double bias) {
+    float* offset = offset_.data() + z(o / PANEL) * classes() * PANEL + z(o % PANEL);
+    for (const Inside& r : rows_.kinds) {
+      for (const Inside& c : columns_.kinds) {
+        double constant = 0;
+        for (int channel = 0; channel < s.in; ++channel) {
+          const double middle = 128.0 * s.pixel_scale[channel] + s.pixel_shift[channel];
+          for (int ky = r.first; ky < r.last; ++ky) {
+            for (int kx = c.first; kx < c.last; ++kx) constant += weights[channel * s.taps() + ky * s.kw + kx] * middle;
+          }
+        }
+        *offset = static_cast<float>(outer * constant + bias);
+        offset += PANEL;
+      }
+    }
+  }
+
+  const ConvShape s_;
+  const SliceKernels& kernels_;
+  const int panels_, depth_;
+  const BorderClasses rows_, columns_;
+  AlignedArray<std::int8_t> weights_;
+  AlignedArray<float> scale_, offset_;  // offset: [panel][row class][column class][PANEL]
+};
+
+std::size_t most_offsets(const ConvShape& s) {
+  const auto classes = [](int out, int kernel) { return z(std::min(out, 2 * kernel + 1)); };
+  return panel_count(s.outs()) * classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL;
+}
+
+}  // namespace
+
+bool suits_slices(const StemShape& s) {
+  return s.groups == 1 && s.taps() * s.in <= MAX_SLICED_DEPTH && most_offsets(s) <= MAX_OFFSETS;
+}
+
+Sizes slices_sizes(const StemShape& s) {
+  const std::size_t depth = depth_of(s);
+  return {panel_count(s.outs()) * PANEL * (SLICES * depth + sizeof(float)) + most_offsets(s) * sizeof(float),
+          s.border_positions() * z(s.in), round_up(z(s.ow), 16) * depth};
+}
+
+std::unique_ptr<Stem> make_by_slices(const StemShape& shape, const SliceKernels& kernels) {
+  auto made = std::make_unique<SlicesStem>(shape, kernels);
+  return made->lay_out(shape) ? std::move(made) : nullptr;
+}
+
+}  // namespace ftbnn

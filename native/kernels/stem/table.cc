@@ -1,0 +1,23 @@
+#include "base/table.h"
+
+#include "kernels/stem/layouts.h"
+
+namespace ftbnn {
+
+extern const SliceKernels slices__amx, slices__amx_emulated;
+
+const Table<StemKernels>& stem_table() {
+  static const Table<StemKernels> table = {
+#if defined(__x86_64__)
+      {"amx", AVX512 | feature::amx_tile | feature::amx_int8, by_slices<slices__amx>()},
+      {"amx_emulated", AVX512 | feature::emulated_tiles, by_slices<slices__amx_emulated>()},
+#endif
+      {"none",
+       PORTABLE,
+       {[](const StemShape&) { return false; }, [](const StemShape&) { return Sizes{}; },
+        [](const StemShape&) { return std::unique_ptr<Stem>(); }}},
+  };
+  return table;
+}
+
+}  // namespace ftbnn

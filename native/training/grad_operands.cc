@@ -1,0 +1,78 @@
+#include "training/grad_operands.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace ftbnn::training {
+
+namespace {
+
+constexpr float SMALLEST_GRADIENT = 1e-30F;  // that bytes know
+
+// Rows a large power of two apart fall into the same few lines of the first-level cache: one line more in between.
+std::size_t row_stride(const GradKernels& kernels, int depth) {
+  const std::size_t bytes = sizeof(float) / kernels.packed, stride = static_cast<std::size_t>(depth);
+  return stride * bytes % 1024 == 0 ? stride + CACHE_LINE / bytes : stride;
+}
+
+}  // namespace
+
+LeftOperand::LeftOperand(const GradKernels& kernels, std::size_t rows, int depth, Scratch& scratch)
+    : depth_(depth), stride_(row_stride(kernels, depth)), elements_(kernels, (rows + GRAD_ROWS) * stride_, scratch) {
+  if (kernels.packed == 4) sums_ = scratch.take<std::int32_t>(rows);
+}
+
+std::vector<GradGroup> grad_groups(const BatchShape& s, const float* weight, const float* tail, float* gw,
+                                   float* gtail) {
+  const Groups ins = s.ins(), outs = s.outs();
+  const bool even = ins.size(0) == ins.largest() && outs.size(0) == outs.largest();
+  std::vector<GradGroup> groups;
+  for (int g = 0; g < s.groups; ++g) {
+    GradGroup group = {ins.first(g), ins.size(g), outs.first(g), outs.size(g), nullptr, nullptr};
+    const bool in_tail = g == s.groups - 1 && !even;
+    const std::size_t at = in_tail ? 0 : static_cast<std::size_t>(group.first_out) * group.in * s.taps();
+    group.weight = (in_tail ? tail : weight) + at;
+    if (gw != nullptr) group.grad = (in_tail ? gtail : gw) + at;
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+void Rounding::find(const float* gy, int images, Team& team) {
+  if (find_largest_ == nullptr) return;
+  const std::size_t outs = s.out;
+  const int bands = std::min(s.oh, divide_up(16, images)), band = divide_up(s.oh, bands);
+  largest_.resize(images * bands * outs);
+  team.run(images * bands, [&](int task) {
+    const int first = std::min(s.oh, task % bands * band), rows = std::min(band, s.oh - first);
+    const std::size_t position = (static_cast<std::size_t>(task / bands) * s.oh + first) * s.ow;
+    find_largest_(gy + position * outs, static_cast<std::size_t>(rows) * s.ow, s.out, &largest_[task * outs]);
+  });
+  std::vector<std::uint32_t> of_images(images), of_channels(outs);
+  const std::uint32_t* found = largest_.data();
+  for (std::uint32_t& image : of_images) {
+    for (int k = 0; k < bands; ++k, found += outs) {
+      for (std::size_t c = 0; c < outs; ++c) {
+        image = std::max(image, found[c]);
+        of_channels[c] = std::max(of_channels[c], found[c]);
+      }
+    }
+  }
+  images_.set(BLOCK_ROWS, of_images);
+  channels_.set(outs, of_channels);
+}
+
+// From the bits of largest magnitudes. What is not finite leaves nothing finite; what is next to nothing is 0.
+void Rounding::OfRows::set(std::size_t rows, const std::vector<std::uint32_t>& magnitudes) {
+  rates.resize(rows);
+  sizes.resize(rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    float largest;
+    std::memcpy(&largest, &magnitudes[row % magnitudes.size()], sizeof largest);
+    const bool counts = largest > SMALLEST_GRADIENT && std::isfinite(largest);
+    rates[row] = counts ? GRAD_STEPS / largest : 0.0F;
+    sizes[row] = counts ? largest / GRAD_STEPS : largest * 0.0F;
+  }
+}
+
+}  // namespace ftbnn::training

@@ -1,0 +1,110 @@
+// Operands of the products that gradients are made of (kernels/conv_grad/conv_grad.h), and what they are rounded by.
+//
+// Images go through in slices, and within a slice the image is the fastest index: a position (y, x) is a run of n
+// neighbours. So a row of positions is one run of x * n, whatever the size of the image; a tap shifts it by whole
+// positions; and neighbours of the depth that share a dword never fall on different sides of a border.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/scratch.h"
+#include "base/team.h"
+#include "kernels/conv_grad/conv_grad.h"
+#include "training/batch.h"
+
+namespace ftbnn::training {
+
+// A core's second-level cache (1 or 2 MiB) should hold the operands of a run of tasks.
+constexpr int SLICE_POSITIONS = 4096;  // the codes of a panel are 256 KiB then, or 512 as floats
+constexpr int BLOCK_ROWS = 224;        // positions whose sums wait to go into gx: a multiple of the tiles, 14 and 32
+constexpr int TASKS_PER_THREAD = 4;
+
+template <typename T>
+T divide_up(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+// Elements of any kind, addressed by number.
+class Elements {
+ public:
+  Elements(const GradKernels& kernels, std::size_t count, Scratch& scratch)
+      : bytes_(sizeof(float) / kernels.packed), data_(scratch.take<char>(count * bytes_)) {}
+  void* at(std::size_t index) const { return data_ + index * bytes_; }
+  void zero(std::size_t index, std::size_t count) const {
+    std::fill_n(data_ + index * bytes_, count * bytes_, char{0});
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  char* data_;
+};
+
+// A left operand: rows, and for bytes the sum of each.
+class LeftOperand {
+ public:
+  LeftOperand(const GradKernels& kernels, std::size_t rows, int depth, Scratch& scratch);
+
+  GradRows rows(std::size_t row, const float* rates) const {
+    return {elements_.at(row * stride_), stride_, depth_, rates, sums(row)};
+  }
+  void zero(std::size_t row, std::size_t count) const {
+    elements_.zero(row * stride_, count * stride_);
+    if (sums_ != nullptr) std::fill_n(sums(row), count, 0);
+  }
+  const void* at(std::size_t row) const { return elements_.at(row * stride_); }
+  std::int32_t* sums(std::size_t row) const { return sums_ == nullptr ? nullptr : sums_ + row; }
+  std::size_t stride() const { return stride_; }
+  std::size_t row_bytes() const { return stride_ * elements_.bytes(); }
+
+ private:
+  int depth_;
+  std::size_t stride_;
+  Elements elements_;
+  std::int32_t* sums_ = nullptr;
+};
+
+// One group of a convolution, with its weights and their gradient.
+struct GradGroup {
+  int first_in, in, first_out, out;
+  const float* weight;
+  float* grad;
+};
+
+std::vector<GradGroup> grad_groups(const BatchShape& shape, const float* weight, const float* tail, float* gw,
+                                   float* gtail);
+
+// What bytes are rounded by, found slice by slice: the steps in a unit and the size of a step, for each image (a row of
+// the input gradient's left operand is one) and for each channel (a row of the weight gradient's).
+class Rounding {
+ public:
+  Rounding(const BatchShape& shape, const GradKernels& kernels) : s(shape), find_largest_(kernels.find_largest) {}
+
+  void find(const float* gy, int images, Team& team);
+
+  const float* image_rates() const { return images_.rates.data(); }
+  const float* image_sizes() const { return images_.sizes.data(); }  // [BLOCK_ROWS], of all images again and again
+  const float* channel_rates(int first) const { return channels_.rates.data() + first; }
+  const float* channel_sizes(int first) const { return channels_.sizes.data() + first; }
+
+ private:
+  struct OfRows {
+    void set(std::size_t rows, const std::vector<std::uint32_t>& magnitudes);
+    std::vector<float> rates, sizes;
+  };
+
+  const BatchShape s;
+  void (*find_largest_)(const float*, std::size_t, int, std::uint32_t*);
+  std::vector<std::uint32_t> largest_;
+  OfRows images_, channels_;
+};
+
+struct Slice {
+  int first, images;
+  const float* gy;  // of its first image
+  const Rounding& rounding;
+};
+
+}  // namespace ftbnn::training
