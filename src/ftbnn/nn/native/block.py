@@ -24,7 +24,7 @@ from ftbnn.nn.backend import backend
 from ftbnn.nn.layer import is_watched, speaks_for
 from ftbnn.nn.native import plain
 from ftbnn.nn.native.core import channels_last, core, is_dense, is_in_use, is_map, is_plain, statistics
-from ftbnn.nn.native.operation import NOTHING, Operation, Room, Tensors
+from ftbnn.nn.native.operation import NOTHING, Operation, Room, Tensors, map_room
 from ftbnn.nn.piecewise import slopes_of
 from ftbnn.nn.rules import NO_RULE, Rule, Window, rule_named
 
@@ -98,7 +98,7 @@ class _BlockOperation(Operation):
         statistic = Room((outputs,)) if settings.batch_stats and given["running_mean"] is not None else NOTHING
         keeps_inside = settings.learns_input and _keeps_bits(given, settings)
         return {
-            "out": Room((n, outputs, oh, ow)),
+            "out": map_room(n, outputs, oh, ow),
             "new_mean": statistic,
             "new_var": statistic,
             "codes": words,
@@ -125,7 +125,7 @@ class _BlockOperation(Operation):
             makes |= {"weight", "tail"}
         if wanted & {"x", "input_shift"} and not _keeps_bits(given, settings):
             makes |= {"x", "shortcut"} if settings.identity else {"x"}  # apart until the rule has been applied
-        rooms = {"x": Room((n, inputs, h, w)), "shortcut": Room(tuple(given["grad"].shape))}
+        rooms = {"x": map_room(n, inputs, h, w), "shortcut": map_room(*given["grad"].shape)}
         rooms |= {name: Room((outputs,)) for name in ("gamma", "beta", "left", "right", "after")}
         learned = ("weight", "tail", "input_shift")
         rooms |= {name: Room(tuple(given[name].shape)) for name in learned if given[name] is not None}

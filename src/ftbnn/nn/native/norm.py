@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ftbnn.nn.layer import is_watched
 from ftbnn.nn.native import plain
 from ftbnn.nn.native.core import core, is_dense, is_in_use, is_map, is_plain, statistics
-from ftbnn.nn.native.operation import NOTHING, Operation, Room, Tensors
+from ftbnn.nn.native.operation import NOTHING, Operation, Room, Tensors, map_room
 from ftbnn.nn.native.pool import Window, window_of
 from ftbnn.nn.piecewise import Slopes, slopes_of
 
@@ -44,7 +44,7 @@ class _NormOperation(Operation):
         oh, ow = settings.pool[6:] or (h, w)
         statistic = Room((channels,)) if settings.batch_stats and given["running_mean"] is not None else NOTHING
         taps = Room((n, oh, ow, channels) if settings.pool else (0,), torch.uint8)
-        out = Room((n, channels, oh, ow))
+        out = map_room(n, channels, oh, ow)
         return {"out": out, "new_mean": statistic, "new_var": statistic, "saved": Room((4, channels)), "taps": taps}
 
     def keep(self, given: Tensors, settings: Settings) -> set[str]:
@@ -52,9 +52,9 @@ class _NormOperation(Operation):
         return set(self.kept) - ({"shortcut"} if is_linear else set()) - (set() if settings.pool else {"taps"})
 
     def gradient_rooms(self, given: Tensors, settings: Settings, wanted: set[str]) -> dict[str, Room]:  # noqa: ARG002
-        x = tuple(given["x"].shape)
+        maps, numbers = map_room(*given["x"].shape), Room((given["x"].shape[1],))
         makes = wanted | ({"x"} if "shortcut" in wanted else set())  # the shortcut's is made with that of x
-        return {name: Room(x if name in ("x", "shortcut") else (x[1],)) for name in self.learned if name in makes}
+        return {name: maps if name in ("x", "shortcut") else numbers for name in self.learned if name in makes}
 
     def native(self, given: Tensors, settings: Settings) -> Any:
         n, channels, h, w = given["x"].shape

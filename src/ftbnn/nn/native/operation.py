@@ -22,14 +22,11 @@ _SCHEMA = {int: "int", bool: "bool", float: "float", str: "str", tuple[int, ...]
 
 
 class Room(NamedTuple):
-    """A tensor to be written: dense, a map of floats with its channels last."""
+    """A tensor to be written: dense, maps with their channels last."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype = torch.float32
-
-    @property
-    def is_map(self) -> bool:
-        return len(self.shape) == 4 and self.dtype == torch.float32
+    is_map: bool = False
 
     def on(self, device: torch.device) -> Tensor:
         layout = torch.channels_last if self.is_map else torch.contiguous_format
@@ -40,6 +37,10 @@ class Room(NamedTuple):
 
 
 NOTHING = Room((0,))
+
+
+def map_room(*shape: int) -> Room:
+    return Room(shape, is_map=True)
 
 
 class Operation(ABC):
