@@ -38,6 +38,9 @@ class Files:
     def path(self, index):
         return f"{index}.jpg"
 
+    def part(self, indices):
+        raise AssertionError("nothing here is split")
+
 
 class Mine:
     """A user's data set that draws from every global generator."""

@@ -20,7 +20,7 @@ def contents(layout):
     """Small files of the official form; the coarse labels of CIFAR-100 are out of the way at 255."""
     rng = np.random.default_rng(0)
     files = {layout.names: "\n".join(f"name{k}" for k in range(layout.classes)).encode() + b"\n\n"}
-    for file in layout.train + layout.val:
+    for file in layout.train + layout.test:
         records = rng.integers(0, 256, (PER_FILE, record_bytes(layout)), dtype=np.uint8)
         records[:, : layout.label_bytes] = 255
         records[:, layout.label_bytes - 1] = layout.classes - 1 - np.arange(PER_FILE)
@@ -53,19 +53,19 @@ def test_reads_every_layout(tmp_path, layout, place):
     source = load(layout.name, tmp_path)
     assert source.train.images.shape == (PER_FILE * len(layout.train), 3, 32, 32)
     assert source.train.images.dtype == torch.uint8
-    assert source.val.images[0].numpy().tobytes() == files[layout.val[0]][layout.label_bytes : record_bytes(layout)]
-    assert source.val.labels.tolist() == [layout.classes - 1 - k for k in range(PER_FILE)]
+    assert source.test.images[0].numpy().tobytes() == files[layout.test[0]][layout.label_bytes : record_bytes(layout)]
+    assert source.test.labels.tolist() == [layout.classes - 1 - k for k in range(PER_FILE)]
     assert source.spec.class_names[3] == "name3"
     assert source.spec.augment == "crop-flip"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_missing_files_are_named(tmp_path, layout):
-    with pytest.raises(UserError, match=f"{layout.val[0]}.*{layout.archive}.*ftbnn data {layout.name} --out"):
+    with pytest.raises(UserError, match=f"{layout.test[0]}.*{layout.archive}.*ftbnn data {layout.name} --out"):
         load(layout.name, tmp_path)
     write(tmp_path, contents(layout))
-    (tmp_path / layout.val[0]).unlink()
-    with pytest.raises(UserError, match=f"^{layout.name}: {layout.val[0]} not found in {tmp_path},"):
+    (tmp_path / layout.test[0]).unlink()
+    with pytest.raises(UserError, match=f"^{layout.name}: {layout.test[0]} not found in {tmp_path},"):
         load(layout.name, tmp_path)
 
 
@@ -81,10 +81,10 @@ def test_missing_files_are_named(tmp_path, layout):
 )
 def test_a_broken_file_is_one_line_with_its_path(tmp_path, layout, damage, message):
     files = contents(layout)
-    write(tmp_path, files | {layout.val[0]: damage(files[layout.val[0]])})
+    write(tmp_path, files | {layout.test[0]: damage(files[layout.test[0]])})
     with pytest.raises(UserError, match=message) as caught:
         load(layout.name, tmp_path)
-    assert str(tmp_path / layout.val[0]) in str(caught.value)
+    assert str(tmp_path / layout.test[0]) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

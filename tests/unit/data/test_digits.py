@@ -11,10 +11,10 @@ from ftbnn.errors import UserError
 def test_the_split_is_stratified():
     source = load("digits")
     assert source.train.images.shape == (1500, 1, 8, 8)
-    assert source.val.images.shape == (297, 1, 8, 8)
+    assert source.test.images.shape == (297, 1, 8, 8)
     assert source.train.images.dtype == torch.uint8
     assert source.train.labels.dtype == torch.int64
-    assert set(source.val.labels.bincount().tolist()) == {29, 30}
+    assert set(source.test.labels.bincount().tolist()) == {29, 30}
 
 
 def test_the_split_follows_its_rule():
@@ -22,14 +22,14 @@ def test_the_split_follows_its_rule():
     values, labels = load_digits(return_X_y=True)
     walk = [index for k in range(10) for index in range(1797) if labels[index] == k]
     chosen = sorted(index for j, index in enumerate(walk) if (j + 1) * 297 // 1797 > j * 297 // 1797)
-    val = load("digits").val
-    assert val.labels.tolist() == [labels[index] for index in chosen]
-    assert val.images[5].flatten().tolist() == [round(value * 255 / 16) for value in values[chosen[5]]]
+    test = load("digits").test
+    assert test.labels.tolist() == [labels[index] for index in chosen]
+    assert test.images[5].flatten().tolist() == [round(value * 255 / 16) for value in values[chosen[5]]]
 
 
 def test_no_test_image_is_a_training_image():
     source = load("digits")
-    rows = torch.cat([source.train.images, source.val.images]).flatten(1)
+    rows = torch.cat([source.train.images, source.test.images]).flatten(1)
     assert len(torch.unique(rows, dim=0)) == 1797
 
 
@@ -44,5 +44,5 @@ def test_the_facts_hold():
 
 def test_without_scikit_learn_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(UserError, match=r"pip install 'ftbnn\[train\]'"):
+    with pytest.raises(UserError, match="pip install scikit-learn"):
         load("digits")

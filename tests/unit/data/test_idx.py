@@ -8,7 +8,7 @@ from ftbnn.data import load
 from ftbnn.data.idx import FILES
 from ftbnn.errors import UserError
 
-TRAIN, VAL = 12, 5
+TRAIN, TEST = 12, 5
 
 
 def idx(array):
@@ -19,7 +19,7 @@ def idx(array):
 def contents(seed=0):
     rng = np.random.default_rng(seed)
     arrays = [rng.integers(0, 256, (TRAIN, 28, 28)), np.arange(TRAIN) % 10]
-    arrays += [rng.integers(0, 256, (VAL, 28, 28)), np.arange(VAL)]
+    arrays += [rng.integers(0, 256, (TEST, 28, 28)), np.arange(TEST)]
     return dict(zip(FILES, map(idx, arrays), strict=True))
 
 
@@ -48,8 +48,8 @@ def test_reads_every_layout(tmp_path, name, place, form):
     assert source.train.images.shape == (TRAIN, 1, 28, 28)
     assert source.train.images.dtype == torch.uint8
     assert source.train.images.numpy().tobytes() == contents()[FILES[0]][16:]
-    assert source.val.labels.tolist() == list(range(VAL))
-    assert source.val.labels.dtype == torch.int64
+    assert source.test.labels.tolist() == list(range(TEST))
+    assert source.test.labels.dtype == torch.int64
     assert len(source.spec.class_names) == source.spec.classes == 10
 
 
@@ -57,7 +57,7 @@ def test_each_data_set_takes_its_own_folder(tmp_path):
     for seed, folder in enumerate(("mnist", "FashionMNIST/raw")):
         write(tmp_path / folder, seed=seed)
     for seed, name in enumerate(("mnist", "fashion-mnist")):
-        assert load(name, tmp_path).val.images.numpy().tobytes() == contents(seed)[FILES[2]][16:]
+        assert load(name, tmp_path).test.images.numpy().tobytes() == contents(seed)[FILES[2]][16:]
 
 
 def test_missing_files_are_named(tmp_path):

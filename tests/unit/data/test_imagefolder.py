@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 from ftbnn.data import CorruptImage, load
-from ftbnn.data.imagefolder import EXIF_ORIENTATION, decode
+from ftbnn.data.imagefolder import decode
 from ftbnn.errors import UserError
-from ftbnn.photos import crop_box
+from ftbnn.photos import EXIF_ORIENTATION, crop_box
 
 DRAFT_DIFFERENCE = 0.5  # mean of 255 levels: reduced and full decode of a smooth image differ by rounding only
 JPEG_DIFFERENCE = 6  # what quality 95 does to flat colours
@@ -81,7 +81,28 @@ def test_image_size_is_224_unless_said(tmp_path):
 
 @pytest.mark.parametrize("val", ["val", "validation", "test"])
 def test_names_of_the_test_folder(tmp_path, val):
-    assert len(load("imagefolder", tree(tmp_path, {"a/x.png": halves()}, val=val)).val) == 1
+    source = load("imagefolder", tree(tmp_path, {"a/x.png": halves()}, val=val))
+    assert len(source.test) == 1
+    assert source.val is None
+
+
+def test_beside_a_test_folder_the_validation_folder_is_for_validation(tmp_path):
+    tree(tmp_path, {"a/x.png": halves(), "a/y.png": halves()})
+    (tmp_path / "test" / "a").mkdir(parents=True)
+    for name in ("1.png", "2.png", "3.png"):
+        halves().save(tmp_path / "test" / "a" / name)
+    source = load("imagefolder", tmp_path)
+    assert (len(source.train), len(source.val), len(source.test)) == (2, 1, 3)
+    assert source.with_validation(0.5) is source, "nothing is held out of the training images"
+
+
+def test_a_part_of_a_folder_has_its_own_images(tmp_path):
+    files = {f"{c}/{'x' * k}{k}.png": Image.new("RGB", (9, 9), (10 * k, 0, 0)) for c in "ab" for k in range(4)}
+    split = load("imagefolder", tree(tmp_path, files), image_size=8).train
+    part = split.part(torch.tensor([1, 2, 6]))
+    assert [part.path(k) for k in range(3)] == [split.path(k) for k in (1, 2, 6)]
+    assert [part.label(k) for k in range(3)] == [0, 0, 1]
+    assert torch.equal(part.image(2, None), split.image(6, None))
 
 
 def test_wrong_trees_are_one_line(tmp_path):
