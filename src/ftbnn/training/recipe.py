@@ -97,8 +97,9 @@ class Recipe:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise UserError(f"{name} must be {least:g} to {most:g}, not {value}")
-        if not all(0 < share <= 1 for share in self.milestones):
-            raise UserError(f"milestones are shares of the epochs, above 0 and up to 1, not {self.milestones}")
+        shares = self.milestones
+        if not isinstance(shares, tuple) or not all(_is(share, float) and 0 < share <= 1 for share in shares):
+            raise UserError(f"milestones are shares of the epochs, above 0 and up to 1, as a tuple, not {shares!r}")
         if self.accumulate > self.batch_size:
             raise UserError(f"accumulate={self.accumulate} is more than batch_size={self.batch_size}")
 
@@ -115,6 +116,8 @@ class Recipe:
         known = {field.name for field in dataclasses.fields(cls)}
         if stray := set(values) - known:
             raise UserError(f"this version knows no recipe setting {', '.join(sorted(stray))}")
+        if "name" not in values:
+            raise UserError("this is not a recipe: it has no name")
         try:
             return cls(**{**values, "milestones": tuple(values.get("milestones", cls.milestones))})
         except TypeError as error:

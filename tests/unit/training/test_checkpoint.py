@@ -30,7 +30,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_no_rest(tmp_path, monkeypatch
         raise OSError(code, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(UserError, match=r"disk is full.*intact.*--resume"):
+    with pytest.raises(UserError, match=r"disk is full.*intact.*resume it"):
         checkpoint.save(path, {"x": 2})
     monkeypatch.undo()
     assert checkpoint.load(path)["x"] == 1

@@ -69,6 +69,31 @@ def test_wrong_settings_are_one_clear_line(texts, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("key", "name"), [("learning_rate", "lr"), ("batch", "batch_size"), ("wd", "weight_decay")])
+def test_a_setting_is_found_under_what_others_call_it(key, name):
+    with pytest.raises(UserError, match=f"it is called {name}$"):
+        Recipe().changed({key: "1"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lr": "abc"}, "lr is a number, not 'abc'"),
+        ({"epochs": 2.5}, "epochs is a whole number, not 2.5"),
+        ({"epochs": True}, "epochs is a whole number, not True"),
+        ({"compile": 1}, "compile is true or false, not 1"),
+        ({"schedule": "cosin"}, "cosine"),
+        ({"milestones": "0.5"}, "milestones are shares"),
+        ({"milestones": (0.5, "late")}, "milestones are shares"),
+        ({"validation": 1.0}, "validation must be 0 to 0.9"),
+        ({"patience": -1}, "patience must be 0"),
+    ],
+)
+def test_wrong_values_in_python_are_one_clear_line(settings, message):
+    with pytest.raises(UserError, match=message):
+        Recipe(**settings)
+
+
 def test_a_setting_of_a_later_version_is_named():
     with pytest.raises(UserError, match="momentum"):
         Recipe.from_json(Recipe("x").to_json() | {"momentum": 0.9})

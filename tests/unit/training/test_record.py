@@ -6,8 +6,9 @@ import torch
 
 from ftbnn.errors import UserError
 from ftbnn.models import build
+from ftbnn.nn.layer import records
 from ftbnn.training.diagnose import explain, first_bad_layer, first_bad_number
-from ftbnn.training.record import Flips, Recorder, read, slopes
+from ftbnn.training.record import Flips, Recorder, read
 
 
 def test_rows_after_the_resumed_step_are_dropped(tmp_path):
@@ -73,13 +74,13 @@ def test_flip_ratio_counts_changed_signs():
     assert flips.ratios()["stage1.1.conv"] == pytest.approx(10 / total)
 
 
-def test_slope_statistics():
+def test_records_are_statistics_of_the_slopes():
     network = build("ftbnn18", width=4, classes=3)
     network.stage1[0].act.left.data = torch.tensor([0.0, 1.0, 2.0, 5.0])
-    row = slopes(network)["stage1.0.act"]
+    row = records(network)["stage1.0.act"]
     assert (row["left_mean"], row["left_min"], row["left_max"]) == (2.0, 0.0, 5.0)
     assert (row["right_mean"], row["right_min"]) == (1.0, 1.0)
-    assert len(slopes(network)) == 12
+    assert len(records(network)) == 12
 
 
 def test_the_first_bad_layer_is_named():

@@ -5,7 +5,6 @@ from ftbnn import _native
 from ftbnn.errors import UserError
 from ftbnn.models import build
 from ftbnn.nn import set_mode
-from ftbnn.nn.native import FASTER_WITH
 from ftbnn.training import Recipe
 from ftbnn.training.backend import resolve
 
@@ -15,7 +14,7 @@ NETWORK = build("toy-relu")
 
 def test_auto_is_native_where_its_kernels_are_faster(monkeypatch):
     monkeypatch.delenv("FTBNN_ISA", raising=False)
-    wanted = "native" if _native.isas()[0] in FASTER_WITH else "torch"
+    wanted = "native" if _native.capabilities()["training"]["faster"] else "torch"
     assert resolve(Recipe("r"), NETWORK, CPU).backend == wanted
     real = build("toy-relu")
     set_mode(real, activations="tanh", weights="real")  # steps of multi-step training
@@ -39,10 +38,10 @@ def test_a_resumed_run_keeps_its_backend():
 
 def test_gradients_in_bytes_want_a_cpu_for_them(monkeypatch):
     monkeypatch.delenv("FTBNN_ISA", raising=False)
-    if _native.training.has_byte_kernels():
+    if _native.capabilities()["training"]["bytes"]:
         assert resolve(Recipe("r", backend="native8"), NETWORK, CPU).backend == "native8"
     monkeypatch.setenv("FTBNN_ISA", "portable")
-    with pytest.raises(UserError, match="VNNI; --set backend=native"):
+    with pytest.raises(UserError, match="VNNI; native does without"):
         resolve(Recipe("r", backend="native8"), NETWORK, CPU)
 
 

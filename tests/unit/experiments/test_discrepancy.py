@@ -2,8 +2,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ftbnn.experiments.discrepancy import discrepancy
 from ftbnn.models import build
-from ftbnn.training.discrepancy import discrepancy
 
 
 def test_it_compares_with_the_proxies_and_the_unbinarized_input():
@@ -15,9 +15,9 @@ def test_it_compares_with_the_proxies_and_the_unbinarized_input():
     found = discrepancy(network, images)
     assert list(found) == ["block1.conv", "block2.conv"]
     assert found["block1.conv"] == pytest.approx(expected, rel=1e-5)
-    assert block.conv.mode == "binary"
+    assert block.conv.signs.is_binary
+    assert block.conv.input.is_binary
     assert not block.conv._forward_hooks
-    assert not block.sign._forward_pre_hooks
 
 
 def test_a_real_network_has_none():
