@@ -24,6 +24,11 @@ def _is_number(text: str) -> bool:
     return bare in ("", "\u2013") or bare.removeprefix("-").replace(".", "", 1).isdigit()
 
 
+def counted(count: int, what: str) -> str:
+    """`1 epoch`, `2 epochs`."""
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
 def line(text: str, most: int = 80) -> str:
     """Text from a file on one line of the terminal: no control characters, and not too long."""
     plain = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

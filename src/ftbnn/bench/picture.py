@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ftbnn.drawing import canvas
+from ftbnn.text import counted
 
 ENGINES = {"ftbnn": "ftbnn", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "torch": "PyTorch"}
 COLORS = {"ftbnn": "#d1495b", "binary": "#7c9eb2", "int8": "#c9d1d8", "fp32": "#e3e6e8"}
@@ -48,7 +49,7 @@ def draw(rows: Sequence[dict[str, Any]], out: Path, title: str) -> None:
         grid = np.ravel(drawn)
         for axes, (batch, threads) in zip(grid, cells, strict=False):
             mine = [row for row in rows if (row["batch"], row["threads"]) == (batch, threads)]
-            _panel(axes, mine, f"{threads} thread{'s' if threads > 1 else ''}, batch {batch}")
+            _panel(axes, mine, f"{counted(threads, 'thread')}, batch {batch}")
         for axes in grid[len(cells) :]:
             axes.set_visible(False)
         grid[0].figure.suptitle(title, fontsize=11)

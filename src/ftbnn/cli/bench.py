@@ -7,7 +7,7 @@ from ftbnn.cli import bench_conv, bench_net
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
 from ftbnn.machine import cores
-from ftbnn.text import table
+from ftbnn.text import counted, table
 
 LEAST_SHARE = 0.002  # of a step, to stand in the printed profile
 
@@ -65,7 +65,7 @@ def _run_train(args: argparse.Namespace) -> None:
         ]
         for row in rows
     ]
-    print(f"{args.model}, batch {args.batch}, {args.image_size}x{args.image_size}, {args.threads} threads")
+    print(f"{args.model}, batch {args.batch}, {args.image_size}x{args.image_size}, {counted(args.threads, 'thread')}")
     print(table(header, cells))
 
 

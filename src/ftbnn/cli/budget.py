@@ -6,7 +6,7 @@ from pathlib import Path
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.drawing import picture_file
 from ftbnn.errors import UserError
-from ftbnn.text import size, table
+from ftbnn.text import table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

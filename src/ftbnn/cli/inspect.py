@@ -3,7 +3,7 @@
 import argparse
 
 from ftbnn.cli.output import print_json
-from ftbnn.text import line, size, table
+from ftbnn.text import counted, line, size, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> None:
         print_json(facts | {"size_bytes": file_bytes, "isa": model.isa, "operators": rows})
         return
     shape = "x".join(map(str, model.input_shape))
-    print(f"{line(model.name) or path.name}: {size(file_bytes)}, input {shape}, {len(model.class_names)} class names")
+    names = counted(len(model.class_names), "class name")
+    print(f"{line(model.name) or path.name}: {size(file_bytes)}, input {shape}, {names}")
     header = ["operator", "kind", "output", "MACs M", "weight bits", "weights"]
     cells = [
         [
@@ -48,4 +49,4 @@ def run(args: argparse.Namespace) -> None:
     ]
     print(table([*header, *(["ms", "GMAC/s"] if times else [])], cells))
     if times:
-        print(f"{sum(t.time_ms for t in times):.3f} ms in all, {model.threads} threads, {model.isa}")
+        print(f"{sum(t.time_ms for t in times):.3f} ms in all, {counted(model.threads, 'thread')}, {model.isa}")

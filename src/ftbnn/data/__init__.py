@@ -57,11 +57,7 @@ def load(name: str, data_dir: str | Path | None = None, *, image_size: int | Non
             raise UserError(f"{name} needs no files: say which data lie in {data_dir}, or leave the directory out")
         return entry.loader(**settings)
     if data_dir is None:
-        how = (
-            "with train/CLASS/* and val/CLASS/*"
-            if name == "imagefolder"
-            else f"(`ftbnn data {name} --out DIR` fills it)"
-        )
+        how = "with train/CLASS/* and val/CLASS/*" if name == "imagefolder" else f"(`ftbnn data {name}` fills one)"
         raise UserError(f"{name} lies in a directory, which must be given {how}")
     data_dir = Path(data_dir)
     if not data_dir.is_dir():

@@ -107,7 +107,7 @@ def _open(layout: _Layout, data_dir: Path) -> tuple[Path, Callable[[str], bytes]
         return archive, lambda file: contents[file]
     raise UserError(
         f"{layout.name}: {', '.join(missing[folder])} not found in {folder}, nor {layout.archive} in {data_dir}; "
-        f"`ftbnn data {layout.name} --out {data_dir}` downloads"
+        f"`ftbnn data {layout.name}` downloads it"
     )
 
 

@@ -62,9 +62,7 @@ def _find(name: str, data_dir: Path, subfolders: tuple[str, ...]) -> dict[str, P
     found = max((_present(folder) for folder in folders), key=len)
     if missing := [f"{file}.gz" for file in FILES if file not in found]:
         where = next(iter(found.values())).parent if found else f"{data_dir} or {data_dir / name}"
-        raise UserError(
-            f"{name}: {', '.join(missing)} not found in {where}; `ftbnn data {name} --out {data_dir}` downloads"
-        )
+        raise UserError(f"{name}: {', '.join(missing)} not found in {where}; `ftbnn data {name}` downloads them")
     return found
 
 

@@ -9,6 +9,7 @@ from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.curves import curves
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
+from ftbnn.text import counted
 
 TITLE = "Backends: one learning"
 ABOUT = (
@@ -47,6 +48,6 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
             rows.append({"about": about, **facts})
     with canvas(request.out / "backends.png") as axes:
         curves(axes, records, LABELS)
-    caption = f"ftbnn18 of width {request.width} on {request.data}, {request.epochs} epochs"
+    caption = f"ftbnn18 of width {request.width} on {request.data}, {counted(request.epochs, 'epoch')}"
     picture = Picture("backends.png", "Training loss and accuracy over the epochs; mean over seeds")
     return Findings([Table("backends", caption, columns, rows), judge(CLAIMS, records)], [picture])

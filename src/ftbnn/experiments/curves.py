@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ftbnn.experiments.queue import LAST_ON_TEST, Record
+from ftbnn.experiments.queue import Record
+from ftbnn.experiments.result import LAST_ON_TEST
 
 LEGEND_WIDTH = 60  # letters
 
@@ -13,8 +14,7 @@ LEGEND_WIDTH = 60  # letters
 def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, train: bool = False) -> None:
     """Top-1 (solid, right) and training loss (dashed, left) over the epochs; the mean over a variant's records.
 
-    Top-1 is of the validation split; of older records, which had none, of the test split.
-
+    Top-1 is of the validation split; of older records of the test split, and without validation of training.
     `labels` are of variants; `train` draws training top-1 (dotted) in the place of the loss.
     """
     finished = [record for record in records if not record["divergence"]]
@@ -22,7 +22,11 @@ def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, t
     if not any(groups.values()):
         return
     accuracies = axes if train else axes.twinx()
-    split = "validation" if all(record["chosen"] != LAST_ON_TEST for record in finished) else "test"
+    split, score = "validation", "val_top1"
+    if any(record["chosen"] == LAST_ON_TEST for record in finished):
+        split = "test"
+    if any(score not in row for record in finished for row in record["epochs"]):
+        split, score = "training", "train_top1"
     for index, (label, done) in enumerate((label, done) for label, done in groups.items() if done):
         shortest = min(len(record["epochs"]) for record in done)
         epochs, color = range(1, shortest + 1), f"C{index}"
@@ -30,7 +34,7 @@ def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, t
         def mean(key: str, done: Sequence[Record] = done, count: int = shortest) -> Any:
             return np.mean([[row[key] for row in record["epochs"][:count]] for record in done], axis=0)
 
-        top1 = mean("val_top1")
+        top1 = mean(score)
         accuracies.plot(epochs, top1, ".-", color=color, label=f"{label}: {top1[-1]:.2f} %")
         if train:
             accuracies.plot(epochs, mean("train_top1"), ".:", color=color)

@@ -9,6 +9,7 @@ from ftbnn.experiments.curves import curves
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.experiments.table3 import PAPER_TOP1, job
+from ftbnn.text import counted
 
 TITLE = "Figure 1: training curves"
 ABOUT = (
@@ -33,10 +34,11 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
         Column("passed", "epochs to Bi-Real's last top-1"),
         Column("seeds", "seeds"),
     )
-    goal = values(records, "bireal18")
+    finished = [record for record in records if not record["divergence"]]
+    goal = [last for record in finished if record["variant"] == "bireal18" for last in _curve(record)[-1:]]
     rows = []
     for variant, label in LABELS.items():
-        done = [record for record in records if record["variant"] == variant and not record["divergence"]]
+        done = [record for record in finished if record["variant"] == variant]
         top1 = values(done, variant)
         passed = [_first(record, fmean(goal)) for record in done] if goal else []
         rows.append(
@@ -52,7 +54,7 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
         )
     with canvas(request.out / "figure1.png") as axes:
         curves(axes, records, LABELS)
-    caption = f"The end of training, and how soon FTBNN is where Bi-Real Net ends; {request.epochs} epochs"
+    caption = f"The end of training, and how soon FTBNN is where Bi-Real Net ends; {counted(request.epochs, 'epoch')}"
     drawn_as = f"Training loss and accuracy on {request.data}, width {request.width}; mean over seeds"
     picture = Picture("figure1.png", drawn_as)
     return Findings([Table("curves", caption, columns, rows), judge(CLAIMS, records)], [picture])
@@ -67,4 +69,9 @@ def _mean_epoch(epochs: Sequence[int | None]) -> str | int | None:
 
 def _first(record: Record, goal: float) -> int | None:
     """The first epoch (from 1) whose top-1 is at least `goal`."""
-    return next((k for k, row in enumerate(record["epochs"], start=1) if row["val_top1"] >= goal), None)
+    return next((k for k, top1 in enumerate(_curve(record), start=1) if top1 >= goal), None)
+
+
+def _curve(record: Record) -> list[float]:
+    """Top-1 over the epochs; nothing of a run without validation."""
+    return [row["val_top1"] for row in record["epochs"] if "val_top1" in row]

@@ -18,6 +18,7 @@ from ftbnn.experiments.discrepancy import discrepancy
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.models import ToyNet
+from ftbnn.text import counted
 from ftbnn.training.run import load_run
 
 TITLE = "Figure 2: four toy networks"
@@ -115,7 +116,7 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
             row |= {layer: fmean(one["measured"]["discrepancy_per_layer"][layer] for one in done) for layer in layers}
         rows.append(row)
     _draw(request, records)
-    caption = f"Four networks of {request.width} channels on {request.data}, {request.epochs} epochs"
+    caption = f"Four networks of {request.width} channels on {request.data}, {counted(request.epochs, 'epoch')}"
     picture = Picture("figure2.png", "Features before the classifier, colour is the class; accuracy over all seeds")
     return Findings([Table("toys", caption, columns, rows), judge(CLAIMS, records)], [picture])
 

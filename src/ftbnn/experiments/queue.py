@@ -176,8 +176,8 @@ class Queue:
         for name in written.keys() - {job.name for job in self.jobs}:
             if not any(self.request.out.parent.glob(f"*/runs/{name}/{OUTCOME}")):
                 raise UserError(
-                    f"{self.request.out / FILE} tells of the run {name}, which is not here and not asked for: it would be "
-                    "lost; request for as many --seeds as it has, or choose another --out"
+                    f"{self.request.out / FILE} tells of the run {name}, which is not here and not asked for: it would "
+                    "be lost; ask for as many seeds as it has, or choose another folder"
                 )
         return records
 

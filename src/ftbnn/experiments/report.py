@@ -14,6 +14,7 @@ from ftbnn.errors import UserError
 from ftbnn.experiments.names import EXPERIMENTS
 from ftbnn.experiments.result import FILE, LAST_ON_TEST, Column, Table, read
 from ftbnn.experiments.scales import SCALES
+from ftbnn.text import counted
 
 ORDER = EXPERIMENTS
 BLOCK = re.compile(r"<!-- result ([\w.-]+)/([\w.-]+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -58,10 +59,6 @@ def missing(results: dict[str, dict[str, Any]]) -> list[str]:
     return [what for what in ORDER if what not in {result["what"] for result in results.values()}]
 
 
-def _several(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
-
-
 def facts_line(result: dict[str, Any]) -> str:
     """Scale, data, seeds, runs, time and machine in one line."""
     settings = [f"{key}={value}" for key, value in result["settings"].items()]
@@ -70,12 +67,12 @@ def facts_line(result: dict[str, Any]) -> str:
         f"scale {result['scale']} ({result['scale_about']})",
         f"data {result['data']}",
         *([] if result["what"] == "table4" else [f"width {result['width']}"]),
-        _several(result["epochs"], "epoch"),
-        *([] if is_deploy else [f"{_several(result['seeds'], 'seed')} asked for"]),
+        counted(result["epochs"], "epoch"),
+        *([] if is_deploy else [f"{counted(result['seeds'], 'seed')} asked for"]),
         *settings,
         *([] if is_deploy else [f"{result['runs_finished']} of {result['runs_planned']} runs done"]),
         *([] if is_deploy else [f"{timedelta(seconds=round(result['train_seconds']))} of training"]),
-        f"{result['machine']['cpu']}, {threads} thread{'s' if threads > 1 else ''}",
+        f"{result['machine']['cpu']}, {counted(threads, 'thread')}",
         result["written"],
     ]
     return "; ".join(parts)

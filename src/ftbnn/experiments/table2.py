@@ -66,7 +66,8 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
             row |= {f"paper_{side}": _text(paper), f"ours_{side}": _text(_ours(block, side, records))}
         rows.append(row)
     _draw(request, records)
-    caption = f"Slopes as mean [least greatest]: paper on ImageNet at width 64, ours on {request.data} at width {request.width}"
+    ours = f"ours on {request.data} at width {request.width}"
+    caption = f"Slopes as mean [least greatest]: paper on ImageNet at width 64, {ours}"
     picture = Picture("table2.png", "Mean (dot), least and greatest (bar) slope after each block")
     return Findings([Table("slopes", caption, columns, rows)], [picture])
 

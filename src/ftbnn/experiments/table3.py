@@ -8,6 +8,7 @@ from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
+from ftbnn.text import counted
 
 TITLE = "Table 3: non-linear modules"
 ABOUT = (
@@ -116,7 +117,8 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
             }
         )
     _draw(request, records)
-    caption = f"The ablation: paper on ImageNet, ours on {request.data}, width {request.width}, {request.epochs} epochs"
+    ours = f"{request.data}, width {request.width}, {counted(request.epochs, 'epoch')}"
+    caption = f"The ablation: paper on ImageNet, ours on {ours}"
     picture = Picture("table3.png", "What the modules add: paper (hollow) and ours (each seed a dot)")
     return Findings([Table("ablation", caption, columns, rows), judge(CLAIMS, records)], [picture])
 

@@ -13,6 +13,7 @@ from ftbnn.experiments.curves import curves
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.nn import stem_for
+from ftbnn.text import counted
 from ftbnn.workflows.networks import design
 
 TITLE = "Table 4: derived networks and groups"
@@ -102,9 +103,8 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
                     "seeds": len(top1),
                 }
             )
-    caption = (
-        f"Equal budget ({request.budget_m:g} M): paper on ImageNet, ours on {request.data}, {request.epochs} epochs"
-    )
+    ours = f"{request.data}, {counted(request.epochs, 'epoch')}"
+    caption = f"Equal budget ({request.budget_m:g} M): paper on ImageNet, ours on {ours}"
     tables = [Table("groups", caption, columns, rows), judge(CLAIMS, records), *_budgets()]
     return Findings(tables, [_draw(request, records)] if records else [])
 

@@ -18,7 +18,7 @@ from ftbnn._native import FormatError
 from ftbnn.errors import UserError
 from ftbnn.machine import cores
 from ftbnn.runtime.images import centre_view, pixels
-from ftbnn.text import line
+from ftbnn.text import counted, line
 from ftbnn.zoo import resolve
 
 Images = NDArray[Any] | Image.Image | Sequence[NDArray[Any] | Image.Image]
@@ -104,8 +104,8 @@ class Model:
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.input_shape))
-        outputs = int(np.prod(self.output_shape))
-        return f"Model({line(self.name)!r}, input {shape}, {outputs} outputs, {self.isa}, {self.threads} threads)"
+        outputs, threads = counted(int(np.prod(self.output_shape)), "output"), counted(self.threads, "thread")
+        return f"Model({line(self.name)!r}, input {shape}, {outputs}, {self.isa}, {threads})"
 
     def __reduce__(self) -> Any:
         """Another process loads the same file or bytes."""

@@ -36,7 +36,7 @@ def best_top1(steps: Steps) -> float | None:
 
 
 def plot(runs: Sequence[Path], out: Path) -> Path:
-    """Draws training loss (dashed, left axis) and validation top-1 (solid, right axis) of each run; returns the file."""
+    """Draws training loss (dashed, left axis) and validation top-1 (solid, right axis) of each run."""
     steps = {run: epochs_by_step(run) for run in runs}
     curves = {run: _in_a_row(run, steps[run]) for run in runs}
     out = picture_file(out)

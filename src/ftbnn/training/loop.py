@@ -304,7 +304,7 @@ class Loop:
         self.progress.say(f"{text}  {row['images_per_s']:.0f} img/s")
 
     def _finish(self) -> dict[str, Any]:
-        """Looks at the test split once, with the chosen weights: the best epoch's, or the last where none was chosen."""
+        """Looks at the test split once, with the chosen weights: the best epoch's, or the last one's."""
         row = self.at.row
         scores: dict[str, Any] = {"epoch": self.at.epoch, "chosen": "last epoch"}
         if self.at.best_epoch:

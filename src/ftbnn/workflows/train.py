@@ -101,7 +101,7 @@ def plan(
 def train(
     plan: Plan, options: Options | None = None, *, teacher: Path | None = None, init: Path | None = None
 ) -> dict[str, Any]:
-    """Runs a plan, from the weights of the run, checkpoint or file `init` if given; returns the chosen weights' scores."""
+    """Runs a plan, from the weights of the run, checkpoint or file `init` if given; returns its scores."""
     options = options or Options()
     steps = plan.recipe.steps if isinstance(plan.recipe, Steps) else (plan.recipe,)
     if teacher is not None and not any(step.needs_teacher for step in steps):
@@ -112,7 +112,7 @@ def train(
     start = None
     if begun:  # what it started from is in its weights, and in its description
         about = begun[0].read_json("run.json")
-        origin = {key: about[key] for key in ("init_epoch", "commands") if key in about}
+        origin: dict[str, Any] = {key: about[key] for key in ("init_epoch", "commands") if key in about}
     else:
         words = [*plan.words, "--seed", str(options.seed), "--out", RUN, *(["--teacher", "TEACHER"] if teacher else [])]
         start = None if init is None else _start(init, plan)

@@ -35,5 +35,5 @@ def resolve(path: str | Path) -> Path:
 
 def _file(name: str, suffix: str) -> Path:
     if name not in names():
-        raise unknown("zoo network", name, names(), hint="`ftbnn models --zoo` lists all")
+        raise unknown("zoo network", name, names(), hint=f"there are {', '.join(names())}")
     return FOLDER / f"{name}{suffix}"

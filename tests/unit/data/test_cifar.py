@@ -61,7 +61,7 @@ def test_reads_every_layout(tmp_path, layout, place):
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_missing_files_are_named(tmp_path, layout):
-    with pytest.raises(UserError, match=f"{layout.test[0]}.*{layout.archive}.*ftbnn data {layout.name} --out"):
+    with pytest.raises(UserError, match=f"{layout.test[0]}.*{layout.archive}.*ftbnn data {layout.name}"):
         load(layout.name, tmp_path)
     write(tmp_path, contents(layout))
     (tmp_path / layout.test[0]).unlink()

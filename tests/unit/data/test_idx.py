@@ -61,7 +61,7 @@ def test_each_data_set_takes_its_own_folder(tmp_path):
 
 
 def test_missing_files_are_named(tmp_path):
-    with pytest.raises(UserError, match=f"{FILES[0]}.*{FILES[3]}.*not found in {tmp_path}.*ftbnn data mnist --out"):
+    with pytest.raises(UserError, match=f"{FILES[0]}.*{FILES[3]}.*not found in {tmp_path}.*ftbnn data mnist"):
         load("mnist", tmp_path)
     write(tmp_path / "mnist")
     (tmp_path / "mnist" / FILES[2]).unlink()

@@ -4,7 +4,8 @@ import pytest
 
 from ftbnn.errors import UserError
 from ftbnn.experiments.report import collect, fill, missing, page
-from ftbnn.experiments.result import Column, Picture, Shown, Table, dumps, read, write
+from ftbnn.experiments.result import Column, Findings, Picture, Table, read, write
+from ftbnn.json_text import dumps
 
 FACTS = {
     "what": "table3",
@@ -34,7 +35,7 @@ def results(tmp_path):
     folder = tmp_path / "results" / "table3"
     folder.mkdir(parents=True)
     (folder / "x.png").write_bytes(DOT)
-    write(folder, FACTS, Shown([TABLE], [Picture("x.png", "A picture")]), [])
+    write(folder, FACTS, Findings([TABLE], [Picture("x.png", "A picture")]), [])
     return folder.parent
 
 
@@ -71,7 +72,7 @@ def test_the_page_stands_alone(results):
     assert "Table &lt;3&gt;" in html
     assert "data:image/png;base64,iVBORw0KGgo" in html
     assert "<code>ftbnn reproduce figure2</code>" in html, "what is missing is said"
-    assert missing(collect(results)) == ["figure1", "figure2", "table1", "table2", "table4", "deploy"]
+    assert missing(collect(results)) == ["figure1", "figure2", "table1", "table2", "table4", "deploy", "backends"]
 
 
 def test_blocks_of_markdown_are_made_anew(results):

@@ -64,7 +64,10 @@ def test_the_teacher_gets_no_gradient():
     ("make", "message"),
     [
         (lambda: Task(Recipe("x", kl=1.0), student()), "distils from a teacher, which must be given"),
-        (lambda: Task(Recipe("x", attention=1.0), nn.Conv2d(1, 3, 1), teacher()), "a student with children stage1, stage2, "),
+        (
+            lambda: Task(Recipe("x", attention=1.0), nn.Conv2d(1, 3, 1), teacher()),
+            "a student with children stage1, stage2, ",
+        ),
         (
             lambda: Task(Recipe("x", kl=1.0), n := student(), teacher(classes=5)).loss(n, IMAGES, LABELS),
             "5 classes, the student 3",
