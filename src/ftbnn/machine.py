@@ -38,11 +38,17 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     return found
 
 
-def describe(packages: tuple[str, ...] = PACKAGES) -> dict[str, Any]:
-    """Versions, platform, CPU and the kernels in use."""
+def capabilities() -> dict[str, Any]:
+    """What the compiled extension says of the CPU, its ISAs and the kernels in use."""
     from ftbnn import _native
 
-    known = _native.capabilities()
+    found: dict[str, Any] = _native.capabilities()
+    return found
+
+
+def describe(packages: tuple[str, ...] = PACKAGES) -> dict[str, Any]:
+    """Versions, platform, CPU and the ISA in use."""
+    known = capabilities()
     facts = {"versions": versions(packages), "platform": platform.platform(), "cores": cores()}
     return facts | {key: known[key] for key in ("cpu", "features", "isas", "isa")}
 

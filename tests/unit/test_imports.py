@@ -1,6 +1,8 @@
-"""The direction of imports (ARCHITECTURE.md): parsed from the sources, so that a wrong one cannot slip in."""
+"""The direction of imports: parsed from the sources, so that a wrong one cannot slip in."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,33 +10,29 @@ import pytest
 import ftbnn
 
 ROOT = Path(ftbnn.__file__).parent
+# Each room and what it may import from, beside itself and what is everyone's. Downwards only: never from a row above.
 MAY_IMPORT = {
-    "nn": {"_native"},
+    "cli": {"experiments", "workflows", "bench", "training", "packing", "budget", "models", "data", "runtime", "zoo"},
+    "experiments": {"workflows", "bench", "training", "packing", "budget", "models", "data", "nn", "zoo"},
+    "workflows": {"bench", "training", "packing", "budget", "models", "data", "nn", "runtime", "zoo"},
+    "bench": {"training", "packing", "budget", "models", "nn", "runtime", "zoo", "_native"},
+    "training": {"packing", "models", "data", "tracing", "nn"},
+    "packing": {"tracing", "nn", "runtime", "_native"},
+    "budget": {"tracing", "nn"},
     "models": {"nn"},
-    "budget": {"nn"},
-    "export": {"nn", "runtime", "_native"},
     "data": set(),
-    "training": {"data", "models", "nn", "budget", "export", "zoo", "_native"},
-    "experiments": {"training", "data", "models", "budget", "export", "runtime", "bench", "nn", "zoo", "_native"},
-    "bench": {"models", "nn", "budget", "export", "runtime", "training", "zoo", "_native"},
-    "runtime": {"_native", "zoo"},
+    "tracing": {"nn"},
+    "nn": {"_native"},
+    "runtime": {"zoo", "_native"},
     "zoo": set(),
-    "cli": {
-        "bench",
-        "experiments",
-        "training",
-        "data",
-        "models",
-        "budget",
-        "export",
-        "runtime",
-        "nn",
-        "zoo",
-        "_native",
-    },
+    "_native": set(),
 }
-EVERYONE = {"errors", "files", "drawing", "photos"}
+EVERYONE = {"drawing", "errors", "files", "json_text", "machine", "photos", "text"}
+# The compiled extension has few doors: the rest asks `machine.capabilities()`.
+EXTENSION = ("nn/native/", "packing/read.py", "runtime/", "bench/", "machine.py")
+LIGHT = EVERYONE - {"photos"}  # needs neither NumPy nor Pillow
 SOURCES = sorted(ROOT.rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
 
 
 def imported(path):
@@ -51,21 +49,56 @@ def imported(path):
             yield from ((alias.name, id(node) in top) for alias in node.names)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_the_right_way(path):
-    package = path.relative_to(ROOT).parts[0]
-    if package.endswith(".py"):
-        return
-    for module, _ in imported(path):
-        if module.startswith("ftbnn."):
-            target = module.split(".")[1]
-            assert target in MAY_IMPORT[package] | EVERYONE | {package}, f"{path} imports {module}"
+def rooms(path):
+    """The rooms of the package that a file imports from."""
+    return {module.split(".")[1] for module, _ in imported(path) if module.startswith("ftbnn.")}
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] in ("cli", "errors.py")])
-def test_the_command_line_loads_no_torch_before_a_verb_needs_it(path):
-    heavy = {"torch", "numpy", "PIL", "matplotlib"} | {f"ftbnn.{package}" for package in MAY_IMPORT if package != "cli"}
-    for module, at_import in imported(path):
+def test_the_table_goes_downwards():
+    order = list(MAY_IMPORT)
+    for place, (room, others) in enumerate(MAY_IMPORT.items()):
+        assert others <= set(order[place + 1 :]), f"{room} would import from above"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("__init__.py", "__main__.py")])
+def test_imports_point_the_right_way(name):
+    room = name.partition("/")[0].removesuffix(".py")
+    allowed = EVERYONE | {"_native"} if room in EVERYONE else MAY_IMPORT[room] | EVERYONE | {room}
+    assert rooms(ROOT / name) <= allowed
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(EXTENSION)])
+def test_the_extension_is_entered_by_few_doors(name):
+    assert "_native" not in rooms(ROOT / name)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("cli/") or name[:-3] in LIGHT])
+def test_the_command_line_loads_no_torch_before_a_verb_needs_it(name):
+    ours = {f"ftbnn.{room}" for room in LIGHT | {"cli"}}
+    for module, at_import in imported(ROOT / name):
+        package = ".".join(module.split(".")[:2])
         if at_import:
-            assert module.split(".")[0] not in heavy, f"{path} imports {module} when it is imported"
-            assert ".".join(module.split(".")[:2]) not in heavy, f"{path} imports {module} when it is imported"
+            assert module.split(".")[0] not in {"torch", "numpy", "PIL", "matplotlib"}
+            assert package in ours or not package.startswith("ftbnn."), f"{name} imports {module} when it is imported"
+
+
+def run(code):
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_runtime_needs_no_torch():
+    run(
+        "import sys; sys.modules['torch'] = None; import ftbnn.runtime, ftbnn.runtime.images\n"
+        "sys.exit(any(name.startswith('ftbnn.training') for name in sys.modules))"
+    )
+
+
+def test_the_layers_need_no_extension():
+    run(
+        "import sys; sys.modules['ftbnn._native'] = None; import ftbnn, torch\n"
+        "ftbnn.nn.BConv(3, 4)(torch.randn(1, 3, 5, 5)).sum().backward()"
+    )
+
+
+def test_the_package_itself_loads_nothing_heavy():
+    run("import sys, ftbnn; dir(ftbnn); sys.exit('torch' in sys.modules or 'numpy' in sys.modules)")

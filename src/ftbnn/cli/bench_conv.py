@@ -6,6 +6,7 @@ from typing import Any
 
 from ftbnn.cli.bench_net import names
 from ftbnn.cli.output import print_json, require_torch
+from ftbnn.machine import capabilities
 from ftbnn.text import table
 
 
@@ -19,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn bench conv")
-    from ftbnn import _native
     from ftbnn.bench import report
     from ftbnn.bench.conv import measure
     from ftbnn.bench.ours import different_isas, isas_of
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
     if args.report:
         report.create(args.report)
     rows = measure(isas_of(args.isa) if args.isa else different_isas(), rounds=args.rounds)
-    text = f"{_native.capabilities()['cpu']}, one thread; GMAC/s and share are those of the fastest call\n{show(rows)}"
+    text = f"{capabilities()['cpu']}, one thread; GMAC/s and share are those of the fastest call\n{show(rows)}"
     if args.report:
         report.write(args.report, "conv", rows, text=text, picture=False)
     if args.json:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from ftbnn import _native
 from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.curves import curves
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
+from ftbnn.machine import capabilities
 from ftbnn.text import counted
 
 TITLE = "Backends: one learning"
@@ -24,7 +24,7 @@ CLAIMS = tuple(
 
 
 def jobs(request: Request) -> list[Job]:
-    names = [name for name in LABELS if name != "native8" or _native.capabilities()["training"]["bytes"]]
+    names = [name for name in LABELS if name != "native8" or capabilities()["training"]["bytes"]]
     return [
         Job(backend, "ftbnn18", seed, request.width, settings={"backend": backend})
         for seed in range(request.seeds)

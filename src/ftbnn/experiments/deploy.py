@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ftbnn import _native
 from ftbnn.bench.net import Comparison, compare
 from ftbnn.drawing import canvas
 from ftbnn.experiments.queue import OUTCOME, Job, Record, Request, upgraded
@@ -15,6 +14,7 @@ from ftbnn.experiments.result import FILE, Column, Findings, Picture, Table, rea
 from ftbnn.experiments.table3 import job
 from ftbnn.files import write_atomically
 from ftbnn.json_text import dumps
+from ftbnn.machine import capabilities
 from ftbnn.packing import ExportError
 from ftbnn.workflows.deploy import compare_file, export, last_checkpoint
 
@@ -93,7 +93,7 @@ def _row(run: Path, record: Record, request: Request) -> Row:
     name = f"{run.parent.parent.name}-{record['name']}"
     checkpoint, file, kept = last_checkpoint(run), folder / f"{name}.ftbnn", folder / f"{name}.json"
     digest = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
-    known = _native.capabilities()
+    known = capabilities()
     measured_on = {"cpu": known["cpu"], "isa": known["isa"], "checkpoint": digest}
     if kept.exists():
         row: Row = json.loads(kept.read_text())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ftbnn import _native, machine
+from ftbnn import machine
 from ftbnn.bench.rounds import turn
 from ftbnn.data import SOURCES, load
 from ftbnn.errors import UserError
@@ -42,7 +42,7 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER, *, 
         file = Path(temporary) / f"{name}.ftbnn"
         report = export(found, file)
         scores, latency, packed = compare_file(run, file, source), _latency_ms(file), file.read_bytes()
-    recipe, known = state["recipe"], _native.capabilities()
+    recipe, known = state["recipe"], machine.capabilities()
     earlier = f"{ran['init_epoch']} of earlier training" if "init_epoch" in ran else "the training of a file"
     after = f", after {earlier}" if ran.get("init") else ""
     chosen = "the last"
