@@ -12,8 +12,8 @@ from PIL import Image
 from ftbnn import zoo
 from ftbnn.cli.main import main
 from ftbnn.errors import UserError
-from ftbnn.experiments.deploying import evaluate_file
 from ftbnn.runtime import load
+from ftbnn.workflows.deploy import evaluate_file
 
 MOST_BYTES = 8_000_000  # of all files together: they lie in the repository and in every wheel
 
@@ -38,7 +38,7 @@ def test_the_zoo_is_small():
 
 def test_the_digits_are_as_accurate_as_their_card_says():
     scores = evaluate_file(zoo.resolve("zoo:digits"), "digits", None)
-    assert scores["val_top1"] == pytest.approx(zoo.card("digits")["packed_top1"], abs=0.35)  # one image of 297
+    assert scores["test_top1"] == pytest.approx(zoo.card("digits")["packed_top1"], abs=0.35)  # one image of 297
 
 
 def test_it_needs_no_torch(tmp_path):
