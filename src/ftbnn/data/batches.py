@@ -11,6 +11,7 @@ import os
 import random
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,31 @@ def derive_seed(*parts: int | str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
+@contextmanager
+def drawing_from(seed: int) -> Iterator[None]:
+    """What a user's code draws inside, from any of three generators, is a function of the seed; outside they have not
+    moved."""
+    outer = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            yield
+    finally:
+        random.setstate(outer[0])
+        np.random.set_state(outer[1])  # noqa: NPY002
+
+
+def raised(what: str, error: Exception) -> UserError:
+    """What a user's code has raised, in one line; a worker process tells of it in many, the last of which counts."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text, place = f"{type(error).__name__}: {first_line(error)}", f"{Path(where.filename).name}, line {where.lineno}"
+    if "in DataLoader worker process" in text:
+        text, place = str(error).strip().splitlines()[-1], "in a worker process"
+    return UserError(f"{what} raises {text} ({place})")
+
+
 def plan_steps(size: int, batch_size: int, world: int) -> list[tuple[int, int]]:
     """Cuts `size` places into steps of `batch_size`, all of them, each once.
 
@@ -79,23 +105,11 @@ class _Decoder:
 
     @staticmethod
     def _user_item(split: UserSplit, index: int, seed: int) -> Any:
-        """A user's transforms may draw from any of three generators: they get their own seed and leave no trace."""
-        outer = random.getstate(), np.random.get_state()  # noqa: NPY002
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            random.seed(seed)
-            np.random.seed(seed % 2**32)  # noqa: NPY002
+        with drawing_from(seed):
             try:
-                item = _checked(split[index], index)
+                return _checked(split[index], index)
             except Exception as error:  # whatever a user's data set may raise
-                where = traceback.extract_tb(error.__traceback__)[-1]
-                place = f"{Path(where.filename).name}, line {where.lineno}"
-                item = UserError(
-                    f"item {index} of your data set raises {type(error).__name__}: {first_line(error)} ({place})"
-                )
-        random.setstate(outer[0])
-        np.random.set_state(outer[1])  # noqa: NPY002
-        return item
+                return raised(f"item {index} of your data set", error)
 
 
 def _checked(item: Any, index: int) -> tuple[Tensor, Any] | UserError:

@@ -5,40 +5,42 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
 
-from ftbnn.data.batches import Batch, derive_seed
+from ftbnn.data.batches import Batch, derive_seed, drawing_from, raised
 from ftbnn.data.source import Source
 from ftbnn.errors import UserError
 
-WANTED = "give a data set's name, a data set, or (train, test) or (train, validation, test) of them"
+WANTED = "give a data set's name, a data set or DataLoader, or (train, test) or (train, validation, test) of them"
 
 
 def source_of_own(data: Any) -> Source:
     """The splits of a user's data; training images alone are fine."""
-    splits = list(data) if isinstance(data, tuple | list) else [data]
+    splits = data if isinstance(data, tuple) else (data,)
     if not 1 <= len(splits) <= 3:
         raise UserError(f"{WANTED}, not {len(splits)} of them")
-    for split in splits:
-        if split is None and split is not splits[0]:
-            continue
-        if isinstance(split, DataLoader):
-            continue
-        if not hasattr(split, "__getitem__") or not hasattr(split, "__len__"):
-            why = "has no length: wrap it in a DataLoader" if hasattr(split, "__iter__") else f"is none: {WANTED}"
-            raise UserError(f"a {type(split).__name__} as data set {why}")
     train, *others = splits
-    val, test = (None, others[0] if others else None) if len(others) < 2 else others
-    loaders = [isinstance(split, DataLoader) for split in (train, val, test) if split is not None]
-    if any(loaders) and not all(loaders):
+    for split in (train, *(split for split in others if split is not None)):
+        _check(split)
+    val, test = others if len(others) == 2 else (None, others[0] if others else None)
+    if len({isinstance(split, DataLoader) for split in splits if split is not None}) > 1:
         raise UserError("give data sets or DataLoaders, not some of each")
     return Source(None, train, test=test, val=val)
 
 
+def _check(split: Any) -> None:
+    if isinstance(split, IterableDataset):  # it has inherited a `__getitem__` that only raises
+        raise UserError(f"{type(split).__name__} cannot be asked for an item by its number: wrap it in a DataLoader")
+    has_items = hasattr(split, "__getitem__") and hasattr(split, "__len__") and not isinstance(split, str)
+    if not has_items and not isinstance(split, DataLoader):
+        raise UserError(f"{type(split).__name__} is no data set; {WANTED}")
+
+
 @dataclass(frozen=True)
 class LoaderBatches:
-    """A DataLoader's batches, as often as they are asked for. What it draws at random is its own: a run that resumes
-    within an epoch sees the same order only if the loader's sampler gives it."""
+    """A DataLoader's batches, as many as its length says. What it draws at random in this process is a function of
+    (seed, epoch, step), so that a resumed run, which goes through the steps before again, sees the same."""
 
     loader: "DataLoader[Any]"
     seed: int = 0
@@ -48,7 +50,7 @@ class LoaderBatches:
         try:
             return len(self.loader)
         except TypeError:
-            raise UserError("a DataLoader needs a length: that of its data set, or a batch sampler's") from None
+            raise UserError("a DataLoader needs a length: give its IterableDataset a __len__") from None
 
     @property
     def images(self) -> int:
@@ -58,19 +60,24 @@ class LoaderBatches:
             return len(self) * (self.loader.batch_size or 1)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(self.seed, "loader", epoch))
-            batches = iter(self.loader)
-            first = next(batches, None)
-        for step, batch in enumerate([] if first is None else _chain(first, batches)):
-            if step < start:
-                continue
-            if not isinstance(batch, tuple | list) or len(batch) != 2:
-                raise UserError("a DataLoader must give (images, labels)")
-            images, labels = batch
-            yield Batch(images.to(torch.float32), labels)
+        batches: Iterator[Any] = iter(())
+        for step in range(len(self)):
+            with drawing_from(derive_seed(self.seed, "loader", epoch, step)):
+                try:
+                    batches = batches if step else iter(self.loader)
+                    batch = next(batches, None)
+                except Exception as error:  # whatever a user's data set may raise
+                    raise raised("your DataLoader", error) from error
+            if batch is None:
+                return
+            if step >= start:
+                yield _checked(batch)
 
 
-def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
+def _checked(batch: Any) -> Batch:
+    if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(isinstance(part, Tensor) for part in batch):
+        raise UserError("a DataLoader must give (images, labels), two tensors")
+    images, labels = batch
+    if not images.is_floating_point():
+        raise UserError(f"the images of your DataLoader have {images.dtype} values; they must be floats")
+    return Batch(images.to(torch.float32), labels)
