@@ -9,12 +9,11 @@ class UserError(ValueError):
 
 
 class Stopped(Exception):
-    """A run was asked to stop by a signal and has been saved; its text says where it stands, `again` how to go on."""
+    """A run was asked to stop by a signal and has been saved: `where` it stands, and what goes on with it."""
 
     def __init__(self, number: int, where: str, *, again: str = "resume") -> None:
-        super().__init__(where)
-        self.signal = number
-        self.again = again
+        super().__init__(f"stopped at {where}; everything is saved, go on with {again}")
+        self.signal, self.where, self.again = number, where, again
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> UserError:

@@ -80,9 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ftbnn {args.verb}: {error}", file=sys.stderr)
         return 2
     except Stopped as stopped:
-        again = "--resume" if stopped.again == "resume" else stopped.again
-        line = f"stopped at {stopped}; everything is saved, go on with {again}"
-        print(f"ftbnn {args.verb}: {line}", file=sys.stderr)
+        text = str(stopped).replace("go on with resume", "go on with --resume")
+        print(f"ftbnn {args.verb}: {text}", file=sys.stderr)
         return 128 + stopped.signal
     except BrokenPipeError:  # `ftbnn models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -94,7 +94,7 @@ class _Decoder:
         self.split = split
         self.random_views = random_views
 
-    def __getitem__(self, place: tuple[int, int]) -> tuple[Tensor, int] | str | UserError:
+    def __getitem__(self, place: tuple[int, int]) -> Any:
         index, seed = place
         if not isinstance(self.split, FileSplit):
             return self._user_item(self.split, index, seed)

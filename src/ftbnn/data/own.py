@@ -32,8 +32,9 @@ def source_of_own(data: Any) -> Source:
 def _check(split: Any) -> None:
     if isinstance(split, IterableDataset):  # it has inherited a `__getitem__` that only raises
         raise UserError(f"{type(split).__name__} cannot be asked for an item by its number: wrap it in a DataLoader")
-    has_items = hasattr(split, "__getitem__") and hasattr(split, "__len__") and not isinstance(split, str)
-    if not has_items and not isinstance(split, DataLoader):
+    if isinstance(split, DataLoader):
+        len(LoaderBatches(split))  # or it says what is missing
+    elif isinstance(split, str) or not hasattr(split, "__getitem__") or not hasattr(split, "__len__"):
         raise UserError(f"{type(split).__name__} is no data set; {WANTED}")
 
 

@@ -37,7 +37,9 @@ class Spec:
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Spec":
         """As a run has kept them; runs before specs knew `resize` cut photos of ImageNet's kind from 256/224 of it."""
-        known = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
+        known: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
+        }
         if "resize" not in known and known.get("augment") == "imagenet":
             known["resize"] = test_side(known["image_size"])
         return cls(**{key: value for key, value in known.items() if key in cls.__dataclass_fields__})
@@ -116,8 +118,12 @@ class Source:
         return self.spec.name if self.spec is not None else type(self.train).__name__
 
     def with_validation(self, share: float) -> "Source":
-        """With a validation split: its own, or this share of the training images, MOST_HELD_OUT at the most."""
-        if self.val is not None or share == 0:
+        """With a validation split: its own, or this share of the training images, MOST_HELD_OUT at the most.
+
+        A DataLoader cannot be asked for single images: nothing of it is held out.
+        """
+        has_images = isinstance(self.train, ArraySplit | FileSplit) or hasattr(self.train, "__getitem__")
+        if self.val is not None or share == 0 or not has_images:
             return self
         size = len(self.train)
         count = min(round(share * size), MOST_HELD_OUT)

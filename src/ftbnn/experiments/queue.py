@@ -210,7 +210,7 @@ class Queue:
         except Diverged as error:
             divergence = error.what
         except Stopped as stopped:
-            raise Stopped(stopped.signal, f"{job.name}, {stopped}", again="the same command") from None
+            raise Stopped(stopped.signal, f"{job.name}, {stopped.where}", again="the same command") from None
         record = _record(job, wanted, self.request, divergence)
         if measure is not None and not divergence:
             record["measured"] = rounded(measure(wanted.out, self.request.source))

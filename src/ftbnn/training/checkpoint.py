@@ -15,10 +15,18 @@ VERSION = 1
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Writes tensors, numbers, texts, lists and dicts."""
+    """Writes tensors, numbers, texts, lists and dicts; what `load` would not read, an optimizer of one's own may bring
+    it along, is refused now and not when it is needed."""
     buffer = io.BytesIO()
     torch.save({"version": VERSION, **state}, buffer)
-    write_atomically(path, buffer.getvalue())
+    data = buffer.getvalue()
+    try:
+        torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise UserError(
+            f"{path} was not written: the state of the optimizer, scheduler or network holds more than data"
+        ) from error
+    write_atomically(path, data)
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Training as one call: a network, data, a recipe, a directory, options."""
 
-import copy
 import json
 import random
 import warnings
@@ -28,7 +27,7 @@ from ftbnn.training.options import Options
 from ftbnn.training.packed import leave_file
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
-from ftbnn.training.run import RunDir, apply_modes, environment
+from ftbnn.training.run import RunDir, environment, load_state
 from ftbnn.training.signals import StopSignals
 
 
@@ -39,7 +38,8 @@ def fit(
     out: str | Path = "runs/run",
     options: Options | None = None,
 ) -> dict[str, Any]:
-    """Trains `network` and returns the scores of the weights it chose; everything else is in the run directory `out`.
+    """Trains `network`, leaves in it the weights of the epoch that is best on the validation images and returns their
+    scores; everything else is in the run directory `out`.
 
     `data` is a data set's name, a Source, or data sets (items: image tensor, label) or DataLoaders of one's own: one,
     (train, test) or (train, validation, test). Where there is no validation split, the recipe holds one out.
@@ -62,9 +62,10 @@ def fit(
             run.check_new()
         options = replace(options, resume=resume)
         train = _fit_one if isinstance(recipe, Recipe) else _fit_steps
-        scores = train(module, source, recipe, run, options, here, stop)  # type: ignore[arg-type]
-        if here.is_first and not options.model.name and not run.steps:
-            leave_file(run, copy.deepcopy(module))
+        scores = train(module, source, recipe, run, options, here=here, stop=stop)  # type: ignore[arg-type]
+        module.load_state_dict(here.share(load_state(run.path)["model"] if here.is_first else None))
+        if here.is_first and not options.model.name:
+            leave_file(run.last_step, module)
         return scores
 
 
@@ -75,7 +76,7 @@ def _seed_all(seed: int) -> None:
 
 
 def _fit_steps(
-    module: nn.Module, source: Source, recipe: Steps, run: RunDir, options: Options, here: World, stop: StopSignals
+    module: nn.Module, source: Source, recipe: Steps, run: RunDir, options: Options, *, here: World, stop: StopSignals
 ) -> dict[str, Any]:
     """Each step in a directory of its own, starting from the weights that the one before has left in `module`."""
     if options.resume and here.share((run.path / "recipe.json").exists()):
@@ -84,16 +85,17 @@ def _fit_steps(
     for number, step in enumerate(recipe.steps):
         step_run = RunDir(run.path / f"step{number}")
         own = replace(options, resume=options.resume and here.share(step_run.has_run))
-        scores = _fit_one(module, source, step, step_run, own, here, stop)
+        scores = _fit_one(module, source, step, step_run, own, here=here, stop=stop)
     return scores
 
 
 def _fit_one(
-    module: nn.Module, source: Source, recipe: Recipe, run: RunDir, options: Options, here: World, stop: StopSignals
+    module: nn.Module, source: Source, recipe: Recipe, run: RunDir, options: Options, *, here: World, stop: StopSignals
 ) -> dict[str, Any]:
+    if options.resume and here.share(run.chose_on_test if here.is_first else None):
+        recipe, source = replace(recipe, validation=0.0), replace(source, val=source.test)
     source = source.with_validation(recipe.validation)
     device = here.device(options.device)
-    apply_modes(module, recipe)
     before = run.recipe().backend if options.resume and here.is_first else None
     recipe = here.share(resolve(recipe, module, device, before=before) if here.is_first else None)
     loop = Loop(module, _splits(source, recipe, options, here), recipe, run, options, world=here, device=device)
@@ -111,6 +113,8 @@ def _fit_one(
                 "init": "",
                 **options.origin,
             }
+            if options.resume and options.optimizer is None and options.scheduler is None:
+                _note_extension(run, recipe)
             _describe(run, recipe, about, resume=options.resume)
         hold.callback(release_memory)
         here.barrier()
@@ -125,19 +129,25 @@ def _splits(source: Source, recipe: Recipe, options: Options, here: World) -> Sp
             warnings.warn(
                 "a DataLoader is not split: without one for validation the last epoch is chosen", stacklevel=4
             )
-        val, test = (None if s is None else LoaderBatches(s) for s in (source.val, source.test))  # type: ignore[arg-type]
-        return Splits(LoaderBatches(source.train, options.seed), val, test)
+        return _evaluated(LoaderBatches(source.train, options.seed), source, LoaderBatches)
     shard: dict[str, Any] = {"rank": here.rank, "world": here.size, "workers": options.workers}
     if source.spec is None and recipe.augment not in ("auto", "none"):
         raise UserError(f"augment={recipe.augment}: data sets of your own bring their own augmentation")
     augment = "none" if source.spec is None else augmentation(source.spec, recipe)
-    size = {"batch_size": recipe.batch_size, "shuffle": True, "augmentation": augment, "seed": options.seed}
-    train = Batches(source.train, source.spec, **size, **shard)
-    plain = {"batch_size": max(recipe.batch_size, 2 * here.size), "shuffle": False}
-    val, test = (
-        None if split is None else Batches(split, source.spec, **plain, **shard) for split in (source.val, source.test)
-    )
-    return Splits(train, val, test)
+    shuffled: dict[str, Any] = {"shuffle": True, "augmentation": augment, "seed": options.seed}
+    train = Batches(source.train, source.spec, batch_size=recipe.batch_size, **shuffled, **shard)
+    least = 2 * here.size
+
+    def plain(split: Any) -> Batches:
+        return Batches(split, source.spec, batch_size=max(recipe.batch_size, least), shuffle=False, **shard)
+
+    return _evaluated(train, source, plain)
+
+
+def _evaluated(train: Batches | LoaderBatches, source: Source, plain: Callable[[Any], Any]) -> Splits:
+    """Beside the training batches those of the other splits, of one that is both once."""
+    val, test = (None if split is None else plain(split) for split in (source.val, source.test))
+    return Splits(train, val, val if source.val is source.test else test)
 
 
 def _facts(source: Source) -> dict[str, Any]:
@@ -153,6 +163,17 @@ def _count(split: Any) -> int:
 def augmentation(spec: Spec, recipe: Recipe) -> str:
     """The recipe's, or by default the data's."""
     return spec.augment if recipe.augment == "auto" else recipe.augment
+
+
+def _note_extension(run: RunDir, recipe: Recipe) -> None:
+    """A rate that depends on the number of epochs was another one so far: the result is no run of that length."""
+    before = run.recipe().epochs
+    if recipe.epochs > before and recipe.schedule != "constant":
+        warnings.warn(
+            f"{run.path} is extended from {before} to {recipe.epochs} epochs: from here on its rate is that of "
+            f"{recipe.epochs} epochs (schedule={recipe.schedule}), before it was that of {before}",
+            stacklevel=2,
+        )
 
 
 def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: bool) -> None:
@@ -180,13 +201,16 @@ def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: boo
                 f"{run.path} ran with {was} {name}, now {now}: results may differ in the last bits", stacklevel=2
             )
     run.write_json("run.json", before | {"resumed": [*before.get("resumed", []), here]})
-    run.write_json("recipe.json", recipe.to_json())
+    run.write_json("recipe.json", run.read_json("recipe.json") | {"epochs": recipe.epochs})
 
 
 def _check_same(run: RunDir, before: dict[str, Any], about: dict[str, Any]) -> None:
     """Network, data, seed, teacher and first weights are those the run was started with."""
     for name in ("model", "data", "seed", "teacher", "init"):
-        then, now = before.get(name), about[name]
+        then: Any = before.get(name)
+        now = about[name]
+        if name == "teacher" and then:
+            then = str(Path(then).absolute())  # older runs have it as it was typed
         if name == "data" and "test_images" not in then:  # an older run, which had the test images for validation
             then = {key: value for key, value in then.items() if key != "val_images"}
         if isinstance(then, dict):  # of facts that both know

@@ -1,6 +1,7 @@
 """The training loop: epochs of steps, evaluated, recorded and saved so that any interruption can be undone."""
 
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from ftbnn.data.batches import Batch, Batches
 from ftbnn.data.own import LoaderBatches
+from ftbnn.data.source import Spec
 from ftbnn.errors import Stopped, UserError, first_line
 from ftbnn.nn import set_progress, use_backend
 from ftbnn.nn.layer import lay_out, records
@@ -25,17 +28,21 @@ from ftbnn.training.options import Options
 from ftbnn.training.progress import Progress
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.record import Flips, Recorder
-from ftbnn.training.run import RunDir
+from ftbnn.training.run import RunDir, apply_modes
 from ftbnn.training.scores import Sums, evaluate, hits
 from ftbnn.training.signals import StopSignals
 from ftbnn.training.task import Task
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+LAST, BEST, BEST_ON_TEST = "last epoch", "best on validation", "best by test accuracy"  # how weights were chosen
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The batches of a run: `val` chooses between epochs, `test` is looked at once, at the end."""
+    """The batches of a run: `val` chooses between epochs, `test` is looked at once, at the end.
+
+    They are the same ones where somebody chooses on the test images, and the scores say so.
+    """
 
     train: Batches | LoaderBatches
     val: Batches | LoaderBatches | None
@@ -72,14 +79,14 @@ class Loop:
     ) -> None:
         self.recipe, self.run_dir, self.options, self.world, self.device = recipe, run, options, world, device
         self.splits = splits
+        if recipe.patience and splits.val is None:
+            raise UserError(f"patience={recipe.patience} needs validation images, and there are none")
         self.memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.network = network.to(device).to(memory_format=self.memory_format)  # type: ignore[call-overload]
         if recipe.backend.startswith("native"):
             lay_out(self.network)
         self.optimizer = (options.optimizer or (lambda it: optimizer(it, recipe)))(self.network)
         self.scheduler = None if options.scheduler is None else options.scheduler(self.optimizer)
-        teacher = None if options.teacher is None else options.teacher.to(device)
-        self.task = Task(recipe, self.network, teacher, options.loss)
         self.parallel: DistributedDataParallel | None = None
         if world.size > 1:
             self.parallel = DistributedDataParallel(
@@ -90,14 +97,19 @@ class Loop:
             self.model = torch.compile(self.model)  # type: ignore[assignment]
         self.scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
         self.at = Position()
-        self.flips = Flips(self.network)
         self.saved_at = time.monotonic()
+        teacher = None if options.teacher is None else options.teacher.to(device)
+        self.task = Task(recipe, self.network, teacher, options.loss)  # the last: it hangs hooks on the networks
 
     def run(self, stop: StopSignals, *, resume: bool) -> dict[str, Any]:
-        """Trains to the last epoch; returns the scores of the chosen weights on all splits."""
+        """Trains to the last epoch and leaves its weights in the network; returns the scores of the chosen ones."""
+        apply_modes(self.network, self.recipe)
+        self.flips = Flips(self.network)
         if resume:
-            state = checkpoint.load(self.run_dir.last) if self.world.is_first else None
-            self._restore(self.world.share(state))
+            self._restore(self.world.share(self._saved() if self.world.is_first else None))
+            scores = self.world.share(self.run_dir.scores() if self.world.is_first else None)
+            if self._is_done() and scores.get("epochs") == self.at.epoch:
+                return dict(scores)
         self.recorder = None
         if self.world.is_first:
             self.recorder = Recorder(self.run_dir.path, after_step=self._global_step(), epochs=self.at.epoch)
@@ -106,7 +118,7 @@ class Loop:
         self.progress = Progress(self.recipe.epochs * images, seen, quiet=self.options.quiet or not self.world.is_first)
         try:
             with use_backend(self.recipe.backend):  # type: ignore[arg-type]
-                while self.at.epoch < self.recipe.epochs and not self.at.is_over:
+                while not self._is_done():
                     started, seen_before = time.monotonic(), self.at.sums.images
                     self._train_epoch(stop)
                     seconds = time.monotonic() - started
@@ -117,6 +129,9 @@ class Loop:
             self.progress.close()
             if self.recorder is not None:
                 self.recorder.close()
+
+    def _is_done(self) -> bool:
+        return self.at.epoch >= self.recipe.epochs or self.at.is_over
 
     def close(self) -> None:
         """Takes what was hung on the user's networks off again."""
@@ -155,7 +170,7 @@ class Loop:
 
     def _stop_if_asked(self, asked: float, stop: StopSignals) -> None:
         """Ends a run that is saved. All processes see the same `asked`; a finished run has nothing to stop."""
-        if asked and self.at.epoch < self.recipe.epochs:
+        if asked and not self._is_done():
             raise Stopped(
                 stop.received or 15, f"epoch {self.at.epoch + 1}, step {self.at.step} of {len(self.splits.train)}"
             )
@@ -190,11 +205,15 @@ class Loop:
 
     def _loss(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         try:
-            return self.task.loss(self.model, images, labels)
+            loss, logits = self.task.loss(self.model, images, labels)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
             raise UserError("BatchNorm needs at least two images in every process: raise batch_size") from error
+        spec = self.splits.train.spec
+        if spec is not None and self.options.loss is None and not self._global_step() and self.world.is_first:
+            _note_outputs(logits.shape[1], spec)
+        return loss, logits
 
     def _check_loss(self, loss: float, batch: Batch, rate: float) -> None:
         """Ends the run, in all processes, if one has a loss that is not a number or has exploded."""
@@ -275,7 +294,9 @@ class Loop:
         if self.recorder is not None:
             self.recorder.write(row)
         self._say_epoch(row)
-        if self.scheduler is not None:
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(row.get("val_loss", row["train_loss"]))
+        elif self.scheduler is not None:
             self.scheduler.step()
         top1 = scores.get("val_top1", -1.0) if self.options.loss is None else -scores.get("val_loss", 0.0)
         is_best = bool(scores) and (top1 > self.at.best_top1 or not self.at.best_epoch)
@@ -283,7 +304,7 @@ class Loop:
         best = (top1, done) if is_best else (self.at.best_top1, self.at.best_epoch)
         self.at = Position(done, best_top1=best[0], best_epoch=best[1], corrupt=self.at.corrupt, row=row)
         if is_best and self.world.is_first:
-            checkpoint.save(self.run_dir.best, self._weights() | {"scores": scores})
+            checkpoint.save(self.run_dir.best, self._weights() | {"scores": _scores_in(row)})
         has_lost_patience = 0 < self.recipe.patience <= done - best[1] and bool(best[1])
         wishes = [callback(row, self.network) for callback in self.options.callbacks]  # all of them, in any case
         self.at.is_over = self.world.share(has_lost_patience or any(wishes))
@@ -305,18 +326,19 @@ class Loop:
 
     def _finish(self) -> dict[str, Any]:
         """Looks at the test split once, with the chosen weights: the best epoch's, or the last one's."""
-        row = self.at.row
-        scores: dict[str, Any] = {"epoch": self.at.epoch, "chosen": "last epoch"}
+        scores = {"epoch": self.at.epoch, "chosen": LAST, **_scores_in(self.at.row)}
         if self.at.best_epoch:
             best = self.world.share(checkpoint.load(self.run_dir.best) if self.world.is_first else None)
-            scores = {"epoch": best["epoch"], "chosen": "best on validation", **best["scores"]}
+            is_fair = self.splits.val is not self.splits.test
+            scores = {"epoch": best["epoch"], "chosen": BEST if is_fair else BEST_ON_TEST, **best["scores"]}
             last = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
             self.network.load_state_dict(best["model"])
         if self.splits.test is not None:
             scores |= self._evaluate(self.splits.test, "test_")
         if self.at.best_epoch:
             self.network.load_state_dict(last)
-        scores |= {key: row[key] for key in ("train_loss", "train_top1", "images_per_s") if key in row}
+        scores |= {"epochs": self.at.epoch, "corrupt": len(self.at.corrupt)}
+        scores |= {key: self.at.row[key] for key in ("images_per_s",) if key in self.at.row}
         if self.world.is_first:
             self.run_dir.write_json("scores.json", scores)
         return scores
@@ -365,6 +387,14 @@ class Loop:
             checkpoint.save(self.run_dir.last, state)
         self.world.barrier()
 
+    def _saved(self) -> dict[str, Any]:
+        """The last checkpoint; one from before positions knew their best epoch has it in the best one."""
+        state = checkpoint.load(self.run_dir.last)
+        position = state.get("position", {})
+        if position.get("best_top1", -1.0) >= 0:
+            position.setdefault("best_epoch", checkpoint.load(self.run_dir.best)["epoch"])
+        return state
+
     def _restore(self, state: dict[str, Any]) -> None:
         try:
             self.network.load_state_dict(state["model"])
@@ -374,6 +404,8 @@ class Loop:
             self.scaler.load_state_dict(state["scaler"])
             position = state["position"]
             self.at = Position(**{**position, "sums": Sums(**position["sums"])})
+            if self.recipe.epochs > state["recipe"]["epochs"]:  # it is extended
+                self.at.is_over = False
             self.flips.restore(state["flips"])
             if len(state["random"]) == self.world.size:
                 checkpoint.restore_random_state(state["random"][self.world.rank])
@@ -382,11 +414,21 @@ class Loop:
             raise UserError(f"{self.run_dir.last} belongs to another network or is incomplete: {reason}") from error
 
 
+def _scores_in(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key.startswith(("train_", "val_"))}
+
+
+def _note_outputs(outputs: int, spec: Spec) -> None:
+    if outputs != spec.classes:
+        warnings.warn(f"the network has {outputs} outputs, {spec.name} has {spec.classes} classes", stacklevel=2)
+
+
 def _train_mode(network: nn.Module) -> None:
-    """Training mode, but for BatchNorms that are frozen: their statistics are part of what must not move."""
+    """Training mode, but for the BatchNorms of frozen parts: their statistics are of what must not move."""
     network.train()
     for module in network.modules():
-        if isinstance(module, BatchNorm):
-            own = list(module.parameters(recurse=False))
-            if own and not any(parameter.requires_grad for parameter in own):
-                module.eval()
+        parameters = list(module.parameters())
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            for part in module.modules():
+                if isinstance(part, BatchNorm):
+                    part.eval()

@@ -1,5 +1,6 @@
 """A trained network as a file: with what its spec says of the images, compared with the network before it is kept."""
 
+import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 from ftbnn.data.source import Spec
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, first_line
 from ftbnn.packing import export_onnx, pack
 from ftbnn.tracing import evaluating
 from ftbnn.training.run import RunDir, load_run
@@ -58,11 +59,11 @@ def leave_file(run: RunDir, network: nn.Module) -> None:
     why there is none."""
     about = run.read_json("run.json")
     try:
-        found = load_run(run.path, network)
+        found = load_run(run.path, copy.deepcopy(network).cpu())
         if found.spec is None:
             raise UserError("it was trained on data of your own: how images are prepared is not known")
         made = write_file(found.network, run.file, run.path.name, found.spec)
         about["export"] = made.to_json() | {"path": run.file.name}
-    except UserError as error:
-        about["export"] = {"error": str(error)}
+    except Exception as error:  # the training is done and saved, whatever a network does to whom traces it
+        about["export"] = {"error": first_line(error)}
     run.write_json("run.json", about)

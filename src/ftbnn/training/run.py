@@ -69,6 +69,11 @@ class RunDir:
     def recipe(self) -> Recipe:
         return Recipe.from_json(self.read_json("recipe.json"))
 
+    @property
+    def chose_on_test(self) -> bool:
+        """Whether the run was begun before there were validation splits: the test images chose its best epoch."""
+        return "validation" not in self.read_json("recipe.json")
+
     def scores(self) -> dict[str, Any]:
         """Of the chosen weights on the splits there are; empty before the run's end."""
         return self.read_json("scores.json") if (self.path / "scores.json").exists() else {}
@@ -181,7 +186,9 @@ def load_run(path: str | Path, network: nn.Module | None = None) -> Run:
     recipe = Recipe.from_json(state["recipe"])
     apply_modes(network, recipe)
     spec = None if state["spec"] is None else Spec.from_json(state["spec"])
-    scores = RunDir(Path(state["path"]).parent).scores() or state.get("scores", {})
+    scores = RunDir(Path(state["path"]).parent).scores()
+    if scores.get("epoch") != state["epoch"]:  # those of other weights, or of a run that is not at its end
+        scores = state.get("scores", {})
     return Run(network.eval(), scores, spec, recipe, state)
 
 

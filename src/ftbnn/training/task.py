@@ -34,16 +34,19 @@ def _numbered(children: dict[str, nn.Module], word: str) -> list[nn.Module]:
     return [children[name] for name in names]
 
 
+def _stages(network: nn.Module, who: str) -> list[nn.Module]:
+    children = dict(network.named_children())
+    found = next((stages for word in STAGES if (stages := _numbered(children, word))), None)
+    if found is None:
+        names = " or ".join(f"{word}1, {word}2, ..." for word in STAGES)
+        raise UserError(f"attention matching needs a {who} with children {names}")
+    return found
+
+
 class _StageEnds:
     """The outputs of a network's stages during its last forward."""
 
-    def __init__(self, network: nn.Module, who: str) -> None:
-        children = dict(network.named_children())
-        stages = next((found for word in STAGES if (found := _numbered(children, word))), None)
-        if stages is None:
-            raise UserError(
-                f"attention matching needs a {who} with children {' or '.join(f'{w}1, {w}2, ...' for w in STAGES)}"
-            )
+    def __init__(self, stages: list[nn.Module]) -> None:
         self.outputs: dict[int, Tensor] = {}
         self.handles = [stage.register_forward_hook(self._keep(k)) for k, stage in enumerate(stages)]
 
@@ -71,8 +74,8 @@ class Task:
         self.teacher = teacher.eval().requires_grad_(False) if teacher is not None and recipe.needs_teacher else None
         self.student_ends = self.teacher_ends = None
         if recipe.attention > 0 and self.teacher is not None:
-            self.student_ends = _StageEnds(network, "student")
-            self.teacher_ends = _StageEnds(self.teacher, "teacher")
+            both = _stages(network, "student"), _stages(self.teacher, "teacher")
+            self.student_ends, self.teacher_ends = map(_StageEnds, both)
 
     def loss(self, model: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, logits) of one batch."""

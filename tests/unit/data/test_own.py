@@ -82,6 +82,7 @@ def test_a_name_and_a_source():
         (None, "NoneType is no data set; give"),
         ((None, ITEMS), "NoneType is no data set; give"),
         (("digits", "digits"), "str is no data set"),
+        (DataLoader(Stream()), "give its IterableDataset a __len__"),
         (Stream(), "Stream cannot be asked .*: wrap it in a DataLoader"),
         ((ITEMS, DataLoader(ITEMS)), "not some of each"),
         ([], "no training images"),
@@ -138,7 +139,6 @@ def one_batch(images, labels):
 @pytest.mark.parametrize(
     ("loader", "message"),
     [
-        (DataLoader(Stream()), "give its IterableDataset a __len__"),
         (DataLoader(Broken()), r"your DataLoader raises KeyError: 'no such image' \(test_own.py, line"),
         (DataLoader(Broken(), num_workers=1), r"your DataLoader raises KeyError: 'no such image' \(in a worker"),
         (DataLoader([{"image": torch.zeros(1)}]), r"\(images, labels\), two tensors"),

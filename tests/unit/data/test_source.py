@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from ftbnn.data import ArraySplit, Source, Spec, load
 from ftbnn.data.source import MOST_HELD_OUT
@@ -47,6 +48,7 @@ def test_nothing_is_held_out_where_there_is_validation_or_none_is_wanted():
     assert source(50, val=own).with_validation(0.5).val is own
     assert source(50).with_validation(0).val is None
     assert source(3).with_validation(0.1).val is None, "less than half an image"
+    assert Source(None, DataLoader(range(50))).with_validation(0.5).val is None
 
 
 def test_large_data_hold_out_no_more_than_enough():
