@@ -10,7 +10,7 @@ import itertools
 import os
 import random
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from ftbnn.data.transforms import ARRAY_AUGMENTS, augment, normalise
 from ftbnn.errors import UserError, first_line
 
 FILE_AUGMENTS = ("none", "imagenet")
+STATISTICS_IMAGES = 512
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,17 @@ def _stand_apart(_: int) -> None:
     """A signal to the whole process group is the training process's to answer: its workers are in groups of their own,
     and end when it ends or ends them."""
     os.setpgid(0, 0)
+
+
+def first_images(batches: Iterable[Batch], enough: int = STATISTICS_IMAGES) -> Iterator[Tensor]:
+    """Images of the first batches, as many as statistics need."""
+    seen = 0
+    for batch in batches:
+        if len(batch):
+            yield batch.images
+        seen += len(batch)
+        if seen >= enough:
+            return
 
 
 class Batches:

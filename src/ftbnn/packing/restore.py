@@ -21,14 +21,16 @@ from ftbnn.nn.layer import Layer, Packed
 from ftbnn.packing import build_graph
 from ftbnn.packing import graph as kinds
 from ftbnn.packing.graph import Fused, Graph
+from ftbnn.tracing import evaluating
 
 ROUNDING = 1e-4  # of what is written into a network and read out again, relative
 
 
 @torch.no_grad()
 def restore(network: nn.Module, given: Graph, path: str | Path, images: Iterable[Tensor] = ()) -> list[str]:
-    """Gives `network` the function of a file, and its BatchNorms the statistics of `images`, which training needs;
-    returns the names of the weights that it keeps: those of a classifier of another shape."""
+    """Gives `network` the function of a file, and its BatchNorms the statistics of `images`, which training needs
+    (without them it `lacks_statistics`); returns the names of the weights that it keeps: those of a classifier of
+    another shape."""
     was_training, network = network.training, network.eval()
     batches = iter(images)
     first = next(batches, None)
@@ -43,8 +45,10 @@ def restore(network: nn.Module, given: Graph, path: str | Path, images: Iterable
     for mine, other in zip(_learned(build_graph(network, example)), others, strict=True):
         if mine.path != keeps and not _equal(mine, other):
             raise UserError(f"cannot go on from {path}: {mine.path} is not made of layers that take numbers back")
+    for norm in filter(_learns, network.modules()):
+        norm.lacks_statistics = True  # type: ignore[assignment]
     if first is not None:
-        _measure(network, chain([first], batches))
+        measure(network, chain([first], batches))
     network.train(was_training)
     return [name for name, _ in network.named_parameters() if name.rpartition(".")[0] == keeps]
 
@@ -144,8 +148,14 @@ def _take(layers: list[nn.Module], operator: Fused) -> None:
             layer.weight.copy_(packed.left[: layer.num_parameters])
 
 
-def _measure(network: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Gives each BatchNorm the statistics of its input and leaves its function as it is."""
+def lacks_statistics(network: nn.Module) -> bool:
+    """Whether it is from a file and has not seen images: what its BatchNorms would do in training is another thing."""
+    return any(getattr(module, "lacks_statistics", False) for module in network.modules())
+
+
+@torch.no_grad()
+def measure(network: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Gives each BatchNorm the statistics of its input and leaves its function in evaluation as it is."""
     sums: dict[nn.Module, list[Any]] = {}
 
     def add(norm: nn.Module, inputs: Any) -> None:
@@ -157,13 +167,18 @@ def _measure(network: nn.Module, batches: Iterable[Tensor]) -> None:
 
     norms = [module for module in network.modules() if _learns(module)]
     handles = [norm.register_forward_pre_hook(add) for norm in norms]
-    for images in batches:
-        network(images)
-    for handle in handles:
-        handle.remove()
+    try:
+        with evaluating(network):
+            for images in batches:
+                network(images)
+    finally:
+        for handle in handles:
+            handle.remove()
     for norm, (count, total, squares) in sums.items():
         mean = total / count
         _restate(cast("BatchNorm", norm), mean, (squares / count - mean.square()).clamp_min(0))
+    for norm in norms:
+        norm.lacks_statistics = False  # type: ignore[assignment]
 
 
 def _learns(module: nn.Module) -> bool:

@@ -7,7 +7,7 @@ from torch import nn
 
 from ftbnn.errors import UserError
 from ftbnn.nn.layer import layers
-from ftbnn.nn.native.core import core, require
+from ftbnn.nn.native.core import is_faster, require
 from ftbnn.training.recipe import Recipe
 
 
@@ -16,8 +16,7 @@ def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before:
     obstacle = _obstacle(recipe, network, device)
     wanted = before if before is not None and recipe.backend == "auto" else recipe.backend
     if wanted == "auto":
-        is_faster = core is not None and core.capabilities()["training"]["faster"]
-        wanted = "native" if obstacle is None and is_faster else "torch"
+        wanted = "native" if obstacle is None and is_faster() else "torch"
     if wanted.startswith("native"):
         if obstacle is not None:
             raise UserError(f"backend={wanted} {obstacle}; backend=torch does")

@@ -15,10 +15,11 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from ftbnn.data import Source, Spec, source_of
-from ftbnn.data.batches import Batches, derive_seed
+from ftbnn.data.batches import Batches, derive_seed, first_images
 from ftbnn.data.own import LoaderBatches
 from ftbnn.errors import UserError, unknown
 from ftbnn.nn.native import release_memory
+from ftbnn.packing.restore import lacks_statistics, measure
 from ftbnn.training import recipes
 from ftbnn.training.backend import resolve
 from ftbnn.training.distributed import World, world
@@ -98,7 +99,10 @@ def _fit_one(
     device = here.device(options.device)
     before = run.recipe().backend if options.resume and here.is_first else None
     recipe = here.share(resolve(recipe, module, device, before=before) if here.is_first else None)
-    loop = Loop(module, _splits(source, recipe, options, here), recipe, run, options, world=here, device=device)
+    splits = _splits(source, recipe, options, here)
+    if not options.resume and lacks_statistics(module):
+        measure(module, first_images(splits.train.epoch(0)))
+    loop = Loop(module, splits, recipe, run, options, world=here, device=device)
     with ExitStack() as hold:
         hold.callback(loop.close)
         if here.is_first:  # only now: what the loop has refused must not stand in the way of the next try

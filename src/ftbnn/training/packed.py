@@ -12,7 +12,7 @@ from ftbnn.data.source import Spec
 from ftbnn.errors import UserError, first_line
 from ftbnn.packing import export_onnx, pack
 from ftbnn.tracing import evaluating
-from ftbnn.training.run import RunDir, load_run
+from ftbnn.training.run import RunDir, load_run, run_of
 
 SAMPLES = 64
 
@@ -62,8 +62,8 @@ def leave_file(run: RunDir, network: nn.Module) -> None:
         found = load_run(run.path, copy.deepcopy(network).cpu())
         if found.spec is None:
             raise UserError("it was trained on data of your own: how images are prepared is not known")
-        made = write_file(found.network, run.file, run.path.name, found.spec)
-        about["export"] = made.to_json() | {"path": run.file.name}
+        made = write_file(found.network, run.file, run_of(run.path).name, found.spec)
+        about["export"] = made.to_json() | {"path": run.file.name, "epoch": found.state["epoch"]}
     except Exception as error:  # the training is done and saved, whatever a network does to whom traces it
         about["export"] = {"error": first_line(error)}
     run.write_json("run.json", about)

@@ -1,22 +1,26 @@
 """From a run or a network to a file, and how good it is: training, packing and runtime put together."""
 
-import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
-from ftbnn.data import Source, Spec, source_of
+from ftbnn.data import SOURCES, Source, Spec, source_of
 from ftbnn.data import load as load_data
 from ftbnn.data.batches import Batches
+from ftbnn.data.own import LoaderBatches
+from ftbnn.data.transforms import normalise
 from ftbnn.errors import UserError
-from ftbnn.nn import use_backend
+from ftbnn.files import write_atomically
+from ftbnn.nn import Backend, use_backend
 from ftbnn.runtime import Model
 from ftbnn.runtime import load as load_file
+from ftbnn.tracing import evaluating
 from ftbnn.training.packed import Exported, write_file
 from ftbnn.training.run import Run, RunDir, load_run, load_state, run_of
 from ftbnn.training.scores import evaluate as score
@@ -30,76 +34,104 @@ def export(
     path: str | Path,
     *,
     spec: Spec | None = None,
-    image_size: int | tuple[int, int, int] | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    class_names: Sequence[str] = (),
+    image_size: tuple[int, int, int] | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    class_names: Sequence[str] | None = None,
+    resize: int | None = None,
     name: str = "",
     format: str = "ftbnn",
 ) -> Exported:
     """Writes a run (its best epoch), a checkpoint or a network as a file, once the file has given the same answers.
 
     How photos are prepared comes from the run. Of a network that is no run's it must be said: a `spec`, as data sets
-    have it, or `image_size` (channels, height, width) with `mean` and `std` of images on the scale 0 to 1.
+    have it, or `image_size` (channels, height, width) with `mean` and `std` of images on the scale 0 to 1; `resize` is
+    a photo's shorter side before its centre is cut out.
     """
     path = Path(path)
+    said = _Said(image_size, mean, std, class_names, resize)
     if isinstance(what, nn.Module):
-        return write_file(
-            what, path, name or type(what).__name__, spec or _said(image_size, mean, std, class_names), format
-        )
+        return write_file(what, path, name or type(what).__name__, said.spec(spec), format)
     if isinstance(what, str | Path):
-        if _is_made_in_python(what):
-            return _copy(RunDir(Path(what)), path, format)
+        if (run := _made_in_python(what)) is not None:
+            if spec is not None or not said.nothing:
+                raise UserError(f"the file in {run.path} is made: for another one, export load_run({what!s}, network)")
+            return _copy(run, path, format)
         what = load_run(what)
-    spec = spec or what.spec
-    if spec is None:
-        if mean is None or std is None or image_size is None:
-            raise UserError(
-                f"{what.name} was trained on data of your own: say how images are prepared, with image_size, mean and std"
-            )
-        spec = _said(image_size, mean, std, class_names)
-    return write_file(what.network, path, name or what.name, spec, format)
+    return write_file(what.network, path, name or what.name, said.spec(spec or what.spec), format)
 
 
-def _said(
-    image_size: int | tuple[int, int, int] | None,
-    mean: Sequence[float] | None,
-    std: Sequence[float] | None,
-    class_names: Sequence[str],
-) -> Spec:
+@dataclass(frozen=True)
+class _Said:
     """What a user says of images; nothing is guessed."""
-    if image_size is None or mean is None or std is None:
-        raise UserError(
-            "a file must know its images: give the run, a spec (that of your data set), or image_size=(channels, height, "
-            "width) with mean and std of images on the scale 0 to 1 (0 and 1 if they enter as x / 255)"
+
+    image_size: tuple[int, int, int] | None
+    mean: float | Sequence[float] | None
+    std: float | Sequence[float] | None
+    class_names: Sequence[str] | None
+    resize: int | None
+
+    @property
+    def nothing(self) -> bool:
+        return all(value is None for value in vars(self).values())
+
+    def spec(self, known: Spec | None) -> Spec:
+        """What is known, with what is said in its place."""
+        if known is None:
+            if self.image_size is None or self.mean is None or self.std is None:
+                raise UserError(
+                    "a file must know its images: give the run, the spec of your data set, or image_size=(channels, "
+                    "height, width) with mean and std of images on the scale 0 to 1 (0 and 1 if they enter as x / 255)"
+                )
+            known = Spec("", 0, *self.image_size[:2], (), (), ())
+        channels, height, width = self.image_size or (known.channels, known.image_size, known.image_size)
+        if height != width:
+            raise UserError(f"images must be square here, not {height} x {width}; ftbnn.packing.pack takes others")
+        names = known.class_names if self.class_names is None else tuple(self.class_names)
+        return replace(
+            known,
+            channels=channels,
+            image_size=height,
+            mean=_numbers(self.mean, known.mean, channels),
+            std=_numbers(self.std, known.std, channels),
+            class_names=names,
+            classes=len(names),
+            resize=self.resize or (known.resize if height == known.image_size else 0),
         )
-    channels, height, width = (len(mean), image_size, image_size) if isinstance(image_size, int) else image_size
-    if height != width:
-        raise UserError(f"images must be square, not {height} x {width}")
-    return Spec("", len(class_names), channels, height, tuple(mean), tuple(std), tuple(class_names))
 
 
-def _is_made_in_python(path: str | Path) -> bool:
-    """Whether this is the run of a network that only Python can build; then its file is in the run."""
-    run = RunDir(Path(path))
-    if not run.path.is_dir() or run.steps or run.read_json("run.json")["model"]["name"]:
-        return False
-    if not run.file.exists():
-        why = run.read_json("run.json").get("export", {}).get("error", "it has not come to its end")
-        raise UserError(f"the network of {path} was made in Python, and the run has no file of it: {why}")
-    return True
+def _numbers(said: float | Sequence[float] | None, known: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """One for each channel: what is said, or known."""
+    if said is None:
+        return known
+    return (float(said),) * channels if isinstance(said, int | float) else tuple(float(number) for number in said)
+
+
+def _made_in_python(path: str | Path) -> RunDir | None:
+    """The run of a network that only Python can build, whose file is in it; None of any other."""
+    run = RunDir(Path(path)).last_step
+    if not run.path.is_dir() or (about := run.read_json("run.json"))["model"]["name"]:
+        return None
+    made = about.get("export", {})
+    if not run.file.exists() or made.get("epoch") != load_state(run.path)["epoch"]:
+        why = made.get("error", "the run has not come to its end")
+        raise UserError(
+            f"the network of {path} was made in Python, and the run has no file of it: {why}; hand it over, as "
+            f"load_run(path, network)"
+        )
+    return run
 
 
 def _copy(run: RunDir, path: Path, format: str) -> Exported:
-    """A network made in Python left its file in the run: nothing of the run could build it again."""
+    """The file that a network made in Python has left in its run: nothing of the run could build it again."""
     if format != "ftbnn":
         raise UserError(f"the network of {run.path} was made in Python: only from there can it be written as {format}")
-    shutil.copyfile(run.file, path)
+    write_atomically(path, run.file.read_bytes())
     about = run.read_json("run.json")["export"]
-    return Exported(**(about | {"path": str(path)}))
+    return Exported(**{key: value for key, value in about.items() if key != "epoch"} | {"path": str(path)})
 
 
-def scoring_backend(run: Run) -> str:
+def scoring_backend(run: Run) -> Backend:
     """The backend that gives the same floats as at the end of the run's epochs."""
     return "native" if run.recipe.backend.startswith("native") else "torch"
 
@@ -110,46 +142,48 @@ def evaluate(
     *,
     data_dir: str | Path | None = None,
     workers: int = 0,
-    spec: Spec | None = None,
 ) -> dict[str, Any]:
     """Loss and accuracy on the test split of `data` (a run's own by default): of a network, a run, a checkpoint, a
-    .ftbnn file, `zoo:NAME` or a loaded model. Keys are test_loss, test_top1, test_top5, test_images, corrupt."""
-    if isinstance(what, str | Path):
-        file = resolve(what)
-        if file.suffix == ".ftbnn":
-            name = name_in(what)
-            return evaluate_file(file, data or (card(name)["data"] if name else None), data_dir, workers=workers)
-        if _is_made_in_python(file):
-            state = load_state(file)
-            if data is None and state["spec"] is None:
-                raise UserError(f"{what} was trained on data of your own: say on which to evaluate")
-            return evaluate_file(RunDir(file).file, data or state["spec"]["name"], data_dir, workers=workers)
-        what = load_run(what)
+    .ftbnn file, `zoo:NAME` or a loaded model. Keys are test_loss, test_top1, test_top5, test_images, corrupt.
+
+    `data` is as `fit` takes them; a single data set of your own is the test split.
+    """
     if isinstance(what, Model):
         return evaluate_model(what, _source(data, data_dir, what.input_shape[1]), workers=workers)
     if isinstance(what, nn.Module):
-        source = _source(data, data_dir, None)
-        if spec is not None:
-            source = replace(source, spec=spec)
-        return _score(what, source, workers)
-    return _evaluate_run(what, data, data_dir, workers)
+        return _score(what, _source(data, data_dir), workers)
+    if isinstance(what, Run):
+        return _evaluate_run(what, data, data_dir, workers)
+    file, name = resolve(what), name_in(what)
+    if file.suffix == ".ftbnn":
+        return evaluate_file(file, data or (card(name)["data"] if name else None), data_dir, workers=workers)
+    if (run := _made_in_python(file)) is not None:
+        known = load_state(run.path)["spec"]["name"]  # it has a file, so it has a spec
+        return evaluate_file(run.file, known if data is None else data, data_dir, workers=workers)
+    return _evaluate_run(load_run(file), data, data_dir, workers)
 
 
-def _source(data: Any, data_dir: str | Path | None, image_size: int | None) -> Source:
+def _source(data: Any, data_dir: str | Path | None, image_size: int | None = None) -> Source:
     if data is None:
         raise UserError("say on which data to evaluate")
-    if isinstance(data, str):
-        sized = image_size if data in ("imagefolder", "synthetic") else None
-        return load_data(data, data_dir, image_size=sized)
-    return source_of(data)
+    if not isinstance(data, str):
+        return source_of(data)
+    has_any_size = data in SOURCES and SOURCES[data].image_size is None
+    return load_data(data, data_dir, image_size=image_size if has_any_size else None)
+
+
+def _test_batches(source: Source, workers: int = 0, *, raw: bool = False) -> Batches | LoaderBatches:
+    """Of the test split; a single data set of one's own is one."""
+    split: Any = source.train if source.test is None else source.test
+    if isinstance(split, DataLoader):
+        return LoaderBatches(split)
+    return Batches(split, source.spec, batch_size=BATCH, shuffle=False, workers=workers, raw=raw)
 
 
 def _score(network: nn.Module, source: Source, workers: int) -> dict[str, Any]:
-    test = source.train if source.test is None else source.test
-    batches = Batches(test, source.spec, batch_size=BATCH, shuffle=False, workers=workers)
-    training = network.training
-    scores = score(network, batches, device=torch.device("cpu"))
-    network.train(training)
+    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+    with evaluating(network):
+        scores = score(network, _test_batches(source, workers), device=device)
     return {"data": source.name, **scores}
 
 
@@ -158,8 +192,7 @@ def _evaluate_run(run: Run, data: Any, data_dir: str | Path | None, workers: int
     if data is None and spec is None:
         raise UserError(f"{run.name} was trained on data of your own: say on which to evaluate")
     name = data if data is not None else spec.name  # type: ignore[union-attr]
-    size = spec.image_size if spec is not None and name == spec.name else None
-    source = _source(name, data_dir, size)
+    source = _source(name, data_dir, None if spec is None else spec.image_size)
     if spec is not None and source.spec is not None:
         for what in ("channels", "classes", "class_names"):
             then, now = getattr(spec, what), getattr(source.spec, what)
@@ -167,13 +200,13 @@ def _evaluate_run(run: Run, data: Any, data_dir: str | Path | None, workers: int
                 raise UserError(f"{run.state['path']} was trained on {what} {then}; {source.name} has {now}")
         # What the network learnt with: another data set of the same classes is normalised as the training data was.
         source = replace(source, spec=replace(source.spec, mean=spec.mean, std=spec.std))
-    with use_backend(scoring_backend(run)):  # type: ignore[arg-type]
+    with use_backend(scoring_backend(run)):
         scores = _score(run.network, source, workers)
     return {"checkpoint": run.state["path"], "epoch": run.state["epoch"], **scores}
 
 
 def evaluate_file(path: Path, data: Any, data_dir: str | Path | None, *, workers: int = 0) -> dict[str, Any]:
-    """Accuracy of a .ftbnn file on the test split of a data set, its images as 8 bits, as `predict` gives them."""
+    """Accuracy of a .ftbnn file on the test split of a data set."""
     if data is None:
         raise UserError("a .ftbnn file does not say what it was trained on: say on which data to evaluate")
     model = load_file(path)
@@ -182,19 +215,13 @@ def evaluate_file(path: Path, data: Any, data_dir: str | Path | None, *, workers
 
 
 def evaluate_model(model: Model, source: Source, *, workers: int = 0) -> dict[str, Any]:
-    """The same of a loaded model."""
-    spec, channels, (height, width) = source.spec, model.input_shape[0], model.input_shape[1:]
-    if spec is None:
-        raise UserError("a file is evaluated on 8-bit images: on a data set by name")
-    if (spec.channels, spec.image_size, spec.image_size) != (channels, height, width):
-        theirs = f"{spec.channels}x{spec.image_size}x{spec.image_size}"
-        raise UserError(f"the file takes {channels}x{height}x{width} images; {source.name} has {theirs}")
-    if model.class_names and list(spec.class_names) != model.class_names[: len(spec.class_names)]:
-        known, other = (", ".join(names[:3]) for names in (model.class_names, list(spec.class_names)))
-        raise UserError(f"the file tells other classes apart ({known}, ...) than {source.name} has ({other}, ...)")
+    """The same of a loaded model: images of a named data set as 8 bits, as `predict` gives them; a user's own as the
+    floats they are."""
+    if source.spec is not None:
+        _check_fits(model, source.spec)
     top1 = top5 = count = 0
     corrupt: list[str] = []
-    for batch in _test_batches(source, workers):
+    for batch in _test_batches(source, workers, raw=True).epoch(0):
         corrupt += batch.corrupt
         if not len(batch):
             continue
@@ -207,14 +234,19 @@ def evaluate_model(model: Model, source: Source, *, workers: int = 0) -> dict[st
     return {"data": source.name, **shares, "test_images": count, "corrupt": corrupt}
 
 
-def _test_batches(source: Source, workers: int = 0) -> Any:
-    assert source.test is not None
-    return Batches(source.test, source.spec, batch_size=BATCH, shuffle=False, workers=workers, raw=True).epoch(0)
+def _check_fits(model: Model, spec: Spec) -> None:
+    theirs = (spec.channels, spec.image_size, spec.image_size)
+    if theirs != model.input_shape:
+        takes, has = ("x".join(map(str, shape)) for shape in (model.input_shape, theirs))
+        raise UserError(f"the file takes {takes} images; {spec.name} has {has}")
+    if model.class_names and list(spec.class_names) != model.class_names[: len(spec.class_names)]:
+        known, other = (", ".join(names[:3]) for names in (model.class_names, list(spec.class_names)))
+        raise UserError(f"the file tells other classes apart ({known}, ...) than {spec.name} has ({other}, ...)")
 
 
 def _pixels(images: torch.Tensor) -> Any:
-    """8-bit (N, C, H, W) as the engine takes them."""
-    return np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())
+    """8-bit (N, C, H, W) as the engine takes them; floats as they are."""
+    return np.ascontiguousarray((images.permute(0, 2, 3, 1) if images.dtype == torch.uint8 else images).numpy())
 
 
 def last_checkpoint(run: Path) -> Path:
@@ -224,16 +256,14 @@ def last_checkpoint(run: Path) -> Path:
 
 def compare_file(checkpoint: Path, file: Path, source: Source) -> dict[str, Any]:
     """Accuracy of a checkpoint and of its file, and how often their answers agree, over the test split (in %)."""
-    from ftbnn.data.transforms import normalise
-
     run, model, spec = load_run(checkpoint), load_file(file), source.spec
     assert spec is not None
     hits = packed_hits = same = count = 0
-    for batch in _test_batches(source):
+    for batch in _test_batches(source, raw=True).epoch(0):
         if not len(batch):
             continue
         images = normalise(batch.images, spec.mean, spec.std)
-        with torch.no_grad(), use_backend(scoring_backend(run)):  # type: ignore[arg-type]
+        with torch.no_grad(), use_backend(scoring_backend(run)):
             answers = run.network(images).argmax(1).numpy()
         packed, labels = model(_pixels(batch.images)).argmax(1), batch.labels.numpy()
         hits, packed_hits = hits + (answers == labels).sum(), packed_hits + (packed == labels).sum()

@@ -1,8 +1,9 @@
 """Networks by name: built, with the weights of the zoo if wanted, counted, and as wide as a budget allows."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ftbnn import zoo
 from ftbnn.budget import PAPER, Budget, Convention, Design, ImageTooSmall, count, widest
@@ -18,11 +19,12 @@ from ftbnn.packing.restore import restore
 LARGEST_HINT = 128  # how far to look for an image size that works, to name it in an error
 
 
-def build(name: str, *, pretrained: str | None = None, **settings: Any) -> nn.Module:
+def build(name: str, *, pretrained: str | None = None, images: Iterable[Tensor] = (), **settings: Any) -> nn.Module:
     """The network of that name, freshly initialised, or with the weights of a network of the zoo.
 
     `settings` are classes, in_channels, stem, width and method; what is not given is the network's own default, or what
-    the zoo's has. A classifier of another number of classes stays fresh.
+    the zoo's has. A classifier of another number of classes stays fresh. Training on needs statistics that a file has
+    not: `fit` takes them from its first images, a loop of your own hands over `images`, some batches.
     """
     if pretrained is None:
         return load_own(name, **settings) if is_own(name) else build_fresh(name, **settings)
@@ -33,7 +35,7 @@ def build(name: str, *, pretrained: str | None = None, **settings: Any) -> nn.Mo
     channels, side, _ = card["input"]
     own = {"classes": len(card["classes"]), "in_channels": channels, "width": card["width"], "stem": stem_for(side)}
     network = build_fresh(name, **(own | {key: value for key, value in settings.items() if value is not None}))
-    restore(network, read_graph(zoo.resolve(f"{zoo.PREFIX}{zoo_name}")), f"zoo:{zoo_name}")
+    restore(network, read_graph(zoo.resolve(f"{zoo.PREFIX}{zoo_name}")), f"zoo:{zoo_name}", images)
     return network
 
 
@@ -75,7 +77,8 @@ def count_named(
 ) -> Budget:
     """The budget of a network of the registry, or of one's own (`FILE.py:FACTORY`). None means the model's default."""
     check_positive(image_size=image_size, classes=classes, in_channels=in_channels, width=width)
-    settings = {"classes": classes, "in_channels": in_channels, "stem": stem, "width": width, "method": method}
+    settings: dict[str, Any] = {"classes": classes, "in_channels": in_channels, "stem": stem}
+    settings |= {"width": width, "method": method}
     with skeleton():
         if is_own(model):
             return _count(load_own(model, **settings), in_channels or 3, image_size or 224, rule)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ftbnn.budget import UncountedWarning, count
 from ftbnn.data import SOURCES, Source, load
-from ftbnn.data.batches import Batches
+from ftbnn.data.batches import Batches, first_images
 from ftbnn.errors import UserError, first_line
 from ftbnn.models import build
 from ftbnn.models.own import is_own, parameters_of
@@ -30,7 +30,6 @@ from ftbnn.workflows.networks import check_positive
 from ftbnn.workflows.warm_start import start_from
 from ftbnn.zoo import card, name_in, resolve
 
-STATISTICS_IMAGES = 512
 RUN = "RUN"  # a run's directory in commands that others will type
 
 
@@ -174,17 +173,12 @@ def renamed(commands: list[str], start: str) -> list[str]:
 
 def _first_images(plan: Plan) -> Iterator[Tensor]:
     """Training images, augmented as in training, enough of them for statistics."""
-    source, seen = plan.source, 0
+    source = plan.source
     recipe = plan.recipe.steps[0] if isinstance(plan.recipe, Steps) else plan.recipe
     assert source.spec is not None
     augment = augmentation(source.spec, recipe)
     batches = Batches(source.train, source.spec, batch_size=64, shuffle=True, augmentation=augment)
-    for batch in batches.epoch(0):
-        if len(batch):
-            yield batch.images
-        seen += len(batch)
-        if seen >= STATISTICS_IMAGES:
-            return
+    return first_images(batches.epoch(0))
 
 
 def load_teacher(path: Path, source: Source) -> nn.Module:

@@ -36,6 +36,11 @@ def require(backend: str) -> None:
         raise UserError("backend native8 needs a CPU with AVX-512 VNNI; native does without")
 
 
+def is_faster() -> bool:
+    """Whether this machine has kernels for training that are faster than PyTorch's."""
+    return core is not None and bool(core.capabilities()["training"]["faster"])
+
+
 def is_in_use() -> bool:
     """Whether native operators are wanted, and nobody wants to see others in their place."""
     return is_native() and not _is_transformed()
