@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_info_json(run):
     info = json.loads(out)
     assert code == 0
     assert info["isa"] in info["isas"]
-    assert info["threads"] >= 1
+    assert info["cores"] >= 1
     assert set(info["versions"]) >= {"ftbnn", "python", "numpy", "torch"}
 
 
@@ -134,8 +135,8 @@ def test_design(run):
     [
         (["budget", "ftbn18"], "ftbnn18"),
         (["budget", "ftbnn-d18-g90-v8"], "groups"),
-        (["budget", "ftbnn18", "--classes", "0"], "--classes must be 1 or more"),
-        (["budget", "ftbnn18", "--image-size", "-3"], "--image-size must be 1 or more"),
+        (["budget", "ftbnn18", "--classes", "0"], "classes must be 1 or more"),
+        (["budget", "ftbnn18", "--image-size", "-3"], "image size must be 1 or more"),
         (["budget", "ftbnn18", "--image-size", "16"], "smallest image size that works is 17"),
         (["budget", "ftbnn18", "--plot", "/no/such/folder/x.png"], "cannot write"),
         (["budget", "no/such/file.py:net"], "cannot read"),
@@ -143,12 +144,14 @@ def test_design(run):
         (["budget", "ftbnn18", "--paper"], "give a model name"),
         (["budget", "ftbnn18", "--convention", "mine"], "conv-only"),
         (["design", "--layers", "19", "--budget", "90"], "18"),
-        (["design", "--layers", "18", "--groups", "0", "--budget", "90"], "--groups"),
+        (["design", "--layers", "18", "--groups", "0", "--budget", "90"], "groups must be 1 or more"),
         (["design", "--layers", "18", "--budget", "0.1"], "no network fits"),
         (["design", "--layers", "18", "--budget", "-4"], "--budget"),
         (["design", "--layers", "18", "--budget", "90", "--image-size", "8"], "too small"),
         (["models", "xyz"], "unknown model"),
         (["budgte"], "budget"),
+        (["trian", "ftbnn18"], "did you mean train"),
+        (["train", "--epochs", "3"], "--help"),
         ([], "VERB"),
     ],
 )
@@ -171,7 +174,7 @@ def test_without_torch_the_verbs_say_what_to_install():
         [sys.executable, "-c", code, "budget", "ftbnn18"], capture_output=True, text=True, check=False
     )
     assert result.returncode == 2
-    assert "pip install 'ftbnn[train]'" in result.stderr
+    assert "in a checkout, pip install '.[train]'" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -180,6 +183,16 @@ def test_a_closed_pipe_is_no_error():
         f"{sys.executable} -m ftbnn models | head -1", shell=True, capture_output=True, text=True, check=False
     )
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("words", [["models", "--json"], ["info"]])
+def test_a_full_disk_behind_the_output_is_one_line(words):
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "ftbnn", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert result.returncode == 2
+    assert result.stderr == f"ftbnn {words[0]}: cannot write the output: No space left on device\n"
 
 
 @pytest.mark.parametrize("verb", VERBS)

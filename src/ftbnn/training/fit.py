@@ -85,6 +85,8 @@ def _fit_steps(
     scores: dict[str, Any] = {}
     for number, step in enumerate(recipe.steps):
         step_run = RunDir(run.path / f"step{number}")
+        if here.is_first and len(run.steps) > number + 1 and step.epochs > step_run.recipe().epochs:
+            raise UserError(f"step{number} of {run.path} cannot be extended: the steps after it began with its weights")
         own = replace(options, resume=options.resume and here.share(step_run.has_run))
         scores = _fit_one(module, source, step, step_run, own, here=here, stop=stop)
     return scores
@@ -204,7 +206,8 @@ def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: boo
             warnings.warn(
                 f"{run.path} ran with {was} {name}, now {now}: results may differ in the last bits", stacklevel=2
             )
-    run.write_json("run.json", before | {"resumed": [*before.get("resumed", []), here]})
+    commands = {"commands": about["commands"]} if "commands" in about else {}
+    run.write_json("run.json", before | commands | {"resumed": [*before.get("resumed", []), here]})
     run.write_json("recipe.json", run.read_json("recipe.json") | {"epochs": recipe.epochs})
 
 

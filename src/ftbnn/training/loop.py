@@ -29,12 +29,11 @@ from ftbnn.training.progress import Progress
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.record import Flips, Recorder
 from ftbnn.training.run import RunDir, apply_modes
-from ftbnn.training.scores import Sums, evaluate, hits
+from ftbnn.training.scores import BEST, BEST_ON_TEST, LAST, Sums, evaluate, hits
 from ftbnn.training.signals import StopSignals
 from ftbnn.training.task import Task
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-LAST, BEST, BEST_ON_TEST = "last epoch", "best on validation", "best by test accuracy"  # how weights were chosen
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,7 @@ class Loop:
     ) -> None:
         self.recipe, self.run_dir, self.options, self.world, self.device = recipe, run, options, world, device
         self.splits = splits
+        self.chosen = BEST_ON_TEST if splits.val is splits.test else BEST
         if recipe.patience and splits.val is None:
             raise UserError(f"patience={recipe.patience} needs validation images, and there are none")
         self.memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
@@ -304,7 +304,7 @@ class Loop:
         best = (top1, done) if is_best else (self.at.best_top1, self.at.best_epoch)
         self.at = Position(done, best_top1=best[0], best_epoch=best[1], corrupt=self.at.corrupt, row=row)
         if is_best and self.world.is_first:
-            checkpoint.save(self.run_dir.best, self._weights() | {"scores": _scores_in(row)})
+            checkpoint.save(self.run_dir.best, self._weights() | {"scores": {"chosen": self.chosen, **_scores_in(row)}})
         has_lost_patience = 0 < self.recipe.patience <= done - best[1] and bool(best[1])
         wishes = [callback(row, self.network) for callback in self.options.callbacks]  # all of them, in any case
         self.at.is_over = self.world.share(has_lost_patience or any(wishes))
@@ -329,8 +329,7 @@ class Loop:
         scores = {"epoch": self.at.epoch, "chosen": LAST, **_scores_in(self.at.row)}
         if self.at.best_epoch:
             best = self.world.share(checkpoint.load(self.run_dir.best) if self.world.is_first else None)
-            is_fair = self.splits.val is not self.splits.test
-            scores = {"epoch": best["epoch"], "chosen": BEST if is_fair else BEST_ON_TEST, **best["scores"]}
+            scores = {"epoch": best["epoch"], "chosen": self.chosen, **best["scores"]}
             last = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
             self.network.load_state_dict(best["model"])
         if self.splits.test is not None:

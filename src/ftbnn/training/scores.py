@@ -13,6 +13,8 @@ from ftbnn.data.own import LoaderBatches
 from ftbnn.errors import UserError
 from ftbnn.training.distributed import World
 
+LAST, BEST, BEST_ON_TEST = "last epoch", "best on validation", "best by test accuracy"  # how weights were chosen
+
 
 @dataclass
 class Sums:

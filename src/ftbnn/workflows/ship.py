@@ -16,6 +16,7 @@ from ftbnn.files import write_atomically
 from ftbnn.json_text import dumps, rounded
 from ftbnn.runtime import load as load_file
 from ftbnn.training.run import RunDir, load_run, run_of
+from ftbnn.training.scores import BEST_ON_TEST
 from ftbnn.workflows.deploy import compare_file, export
 from ftbnn.workflows.train import RUN
 from ftbnn.zoo import FOLDER
@@ -32,7 +33,7 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER, *, 
     state, spec, home = found.state, found.spec, run_of(run)
     ran = RunDir(Path(state["path"]).parent).read_json("run.json")
     if spec is None or "commands" not in ran:
-        raise UserError(f"{run} was not made by `ftbnn train`: a card could not say how to make it again")
+        raise UserError(f"{run} does not know the command that made it: a card could not say how to make it again")
     entry = SOURCES[spec.name]
     source = load(spec.name, data_dir, image_size=spec.image_size if entry.image_size is None else None)
     where = ["--data-dir", "DIR"] if entry.needs_dir else []
@@ -45,9 +46,8 @@ def ship(run: Path, name: str, data_dir: Path | None, folder: Path = FOLDER, *, 
     recipe, known = state["recipe"], machine.capabilities()
     earlier = f"{ran['init_epoch']} of earlier training" if "init_epoch" in ran else "the training of a file"
     after = f", after {earlier}" if ran.get("init") else ""
-    chosen = "the last"
-    if Path(state["path"]).name == "best.pt":
-        chosen = "best on validation" if found.recipe.validation else "best by test accuracy"
+    is_best = Path(state["path"]).name == "best.pt"
+    chosen = found.scores.get("chosen", BEST_ON_TEST) if is_best else "the last"
     card = {
         "name": name,
         "about": about,

@@ -109,11 +109,13 @@ def train(
     run = RunDir(plan.out)
     begun = [step for step in (run, *run.steps) if step.last.exists()] if options.resume else []
     start = None
+    words = [*plan.words, "--seed", str(options.seed), "--out", RUN, *(["--teacher", "TEACHER"] if teacher else [])]
     if begun:  # what it started from is in its weights, and in its description
         about = begun[0].read_json("run.json")
         origin: dict[str, Any] = {key: about[key] for key in ("init_epoch", "commands") if key in about}
+        if "commands" in about and begun[-1].recipe().epochs < steps[len(begun) - 1].epochs:
+            origin["commands"] = [*about["commands"], shlex.join([*words, "--resume"])]
     else:
-        words = [*plan.words, "--seed", str(options.seed), "--out", RUN, *(["--teacher", "TEACHER"] if teacher else [])]
         start = None if init is None else _start(init, plan)
         origin = {"commands": [shlex.join(words)]}
         if start is not None:
@@ -156,7 +158,7 @@ def _start(init: Path, plan: Plan) -> _Start:
         return restore(network, graph, init, _first_images(plan))
 
     if (zoo_name := name_in(init)) is None:
-        return _Start(give, file.name, [], "")
+        return _Start(give, f"{start}.ftbnn", [], "")
     about = card(zoo_name)  # when this network joins the zoo, another one may have the name
     epochs = " and ".join(re.findall(r"\d+ of \d+", about["epoch"]))
     return _Start(give, f"{start}.ftbnn", renamed(about["commands"], start), epochs)
