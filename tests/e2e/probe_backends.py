@@ -12,11 +12,10 @@ import torch
 from torch import nn
 
 from ftbnn.nn import BasicBlock
-from ftbnn.training import Recipe, fit, loop
+from ftbnn.training import Options, Recipe, fit
 from ftbnn.training.distributed import leave
 
 out = Path(sys.argv[1])
-loop.optimizer = lambda network, recipe: torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=0.9)
 torch.set_num_threads(1)
 torch.manual_seed(0)
 items = [(torch.randn(1, 8, 8) + k % 2, k % 2) for k in range(96)]
@@ -33,7 +32,8 @@ for backend in ("native", "torch"):
     for block in network[1:4]:
         nn.init.normal_(block.norm.bias)  # with 0, behind a ReLU, sums that equal their mean are ties of the slopes
     start = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
-    recipe = Recipe("ddp", epochs=1, batch_size=32, lr=0.01, accumulate=2, backend=backend)
-    fit(network, (items, items[:8]), recipe, out / backend, quiet=True)
+    recipe = Recipe("ddp", epochs=1, batch_size=32, accumulate=2, validation=0.0, backend=backend)
+    sgd = Options(quiet=True, optimizer=lambda network: torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9))
+    fit(network, (items, items[:8]), recipe, out / backend, sgd)
     torch.save((start, dict(network.named_parameters())), out / f"{backend}{os.environ['RANK']}.pt")
 leave(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from ftbnn.models import build
-from ftbnn.training import Recipe, fit
+from ftbnn.training import Options, Recipe, fit
 from ftbnn.training.distributed import leave
 
 out, die_at = Path(sys.argv[1]), int(sys.argv[2])
@@ -39,7 +39,7 @@ torch.manual_seed(0)
 recipe = Recipe("ddp", epochs=2, batch_size=8, lr=1e-3, accumulate=2)
 network = build("ftbnn18", width=4, classes=2, in_channels=1, stem="small")
 val = [(torch.randn(1, 8, 8) + k % 2, k % 2) for k in range(7)]
-fit(network, (Noted(), val), recipe, out / "run", quiet=True, save_every=3)
+fit(network, (Noted(), val, val), recipe, out / "run", Options(quiet=True, save_every=3))
 torch.save(network.state_dict(), out / f"weights{rank}.pt")
-fit(network, (val, val), recipe, out / "second", quiet=True)  # the same processes meet again
+fit(network, (val, val), recipe, out / "second", Options(quiet=True))  # the same processes meet again
 leave(0)

@@ -8,7 +8,7 @@ import torch
 from ftbnn import _native
 from ftbnn.errors import UserError
 from ftbnn.models import build
-from ftbnn.training import Recipe, fit
+from ftbnn.training import Options, Recipe, fit
 from ftbnn.training.checkpoint import load
 
 torch.manual_seed(0)
@@ -34,10 +34,10 @@ class Breaks:
 def train(out, backend, *, after=10**6, **options):
     recipe = Recipe("r", epochs=2, batch_size=8, lr=1e-2, backend=backend)
     network = lambda: build("ftbnn18", width=4, classes=2, in_channels=1, stem="small")  # noqa: E731
-    return fit(network, (Breaks(after), ITEMS[:8]), recipe, out, save_every=1, quiet=True, **options)
+    return fit(network, (Breaks(after), ITEMS[:8]), recipe, out, Options(save_every=1, quiet=True, **options))
 
 
-needs_bytes = pytest.mark.skipif(not _native.training.has_byte_kernels(), reason="this CPU multiplies no bytes")
+needs_bytes = pytest.mark.skipif(not _native.capabilities()["training"]["bytes"], reason="this CPU multiplies no bytes")
 
 
 @pytest.mark.parametrize("backend", ["native", pytest.param("native8", marks=needs_bytes), "torch"])
@@ -47,7 +47,9 @@ def test_an_interrupted_run_ends_with_the_same_bytes(backend, tmp_path):
         train(tmp_path / "cut", backend, after=60)
     train(tmp_path / "cut", "auto", resume=True)  # auto: whatever the run began with
     assert json.loads((tmp_path / "cut" / "recipe.json").read_text())["backend"] == backend
-    assert json.loads((tmp_path / "cut" / "run.json").read_text())["environment"]["isa"] == _native.isa_in_use()
+    assert (
+        json.loads((tmp_path / "cut" / "run.json").read_text())["environment"]["isa"] == _native.capabilities()["isa"]
+    )
     ours, theirs = (load(tmp_path / name / "last.pt") for name in ("cut", "whole"))
     for name, tensor in theirs["model"].items():
         assert ours["model"][name].numpy().tobytes() == tensor.numpy().tobytes(), name

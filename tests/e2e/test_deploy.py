@@ -16,9 +16,9 @@ from PIL import Image
 from ftbnn.cli.main import main
 from ftbnn.data import load as load_data
 from ftbnn.errors import UserError
-from ftbnn.experiments import shipping
 from ftbnn.packing import pack
 from ftbnn.runtime import load
+from ftbnn.workflows import ship
 
 ROOT = Path(__file__).parents[2]
 A_PROJECT = f"""
@@ -59,13 +59,13 @@ def test_the_file_is_as_accurate_as_the_checkpoint(deployed, capsys):
     checkpoint = json.loads(capsys.readouterr().out)
     assert main(["eval", str(path), "--data", "digits", "--json"]) == 0
     packed = json.loads(capsys.readouterr().out)
-    assert packed["val_images"] == checkpoint["val_images"]
-    assert packed["val_top1"] == pytest.approx(checkpoint["val_top1"], abs=0.35)  # one image of 297
+    assert packed["test_images"] == checkpoint["test_images"]
+    assert packed["test_top1"] == pytest.approx(checkpoint["test_top1"], abs=0.35)  # one image of 297
 
 
 def test_predict_reads_pictures_of_any_kind(deployed, tmp_path, capsys):
     _, path = deployed
-    digits = load_data("digits", None).val
+    digits = load_data("digits", None).test
     picture = tmp_path / "digit.png"
     Image.fromarray(digits.images[0, 0].numpy()).save(picture)
     Image.new("RGB", (300, 200), (9, 9, 9)).save(tmp_path / "photo.jpg")
@@ -85,7 +85,11 @@ def test_a_broken_picture_does_not_take_the_others_answers(deployed, tmp_path, c
     words = [str(tmp_path / name) for name in ("page.jpg", "missing.png", "good.png")]
     assert main(["predict", str(path), *words, "--json"]) == 2
     out, err = capsys.readouterr()
-    assert [answer["image"] for answer in json.loads(out)] == words[2:]
+    answers = json.loads(out)
+    assert [answer["image"] for answer in answers] == words
+    assert ["error" in answer for answer in answers] == [True, True, False]
+    assert "page.jpg cannot be read" in answers[0]["error"]
+    assert answers[2]["top"]
     assert err.count("\n") == 1
     assert "page.jpg cannot be read" in err
     assert "and 1 more of 3" in err
@@ -109,7 +113,7 @@ def test_what_is_in_the_zoo_stays_until_the_new_one_is_whole(deployed, tmp_path,
     assert main(words) == 0
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert set(before) == {"mine.ftbnn", "mine.json"}
-    monkeypatch.setattr(shipping, "compare_file", lambda *_: (_ for _ in ()).throw(UserError("no data")))
+    monkeypatch.setattr(ship, "compare_file", lambda *_: (_ for _ in ()).throw(UserError("no data")))
     assert main(words) == 2
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     capsys.readouterr()
@@ -117,7 +121,7 @@ def test_what_is_in_the_zoo_stays_until_the_new_one_is_whole(deployed, tmp_path,
 
 def test_predict_keeps_the_upper_bits_of_16_bit_grey(deployed, tmp_path, capsys):
     _, path = deployed
-    grey = load_data("digits", None).val.images[0, 0].numpy()
+    grey = load_data("digits", None).test.images[0, 0].numpy()
     Image.fromarray(grey).save(tmp_path / "8.png")
     Image.fromarray(grey.astype(np.uint16) << 8).save(tmp_path / "16.png")
     assert main(["predict", str(path), str(tmp_path / "8.png"), str(tmp_path / "16.png"), "--json"]) == 0
@@ -152,7 +156,7 @@ def test_inspect(deployed, capsys):
         (["predict", "{file}", "{file}", "--threads", "5000"], "threads"),
         (["inspect", "{run}"], "cannot read"),
         (["inspect", "{run}/recipe.json"], "not a .ftbnn file"),
-        (["eval", "{file}"], "--data"),
+        (["eval", "{file}"], "say on which data"),
         (["eval", "{file}", "--data", "synthetic"], "takes 1x8x8"),
         (["eval", "zoo:cifar10", "--data", "synthetic"], "tells other classes apart"),
         (["export", "{run}", "-o", "x.onnx"], "--format onnx"),
@@ -198,7 +202,7 @@ def test_a_c_program_gives_the_same_answer(deployed, tmp_path):
         subprocess.run(command, check=True, capture_output=True, env=tools)
     assert (prefix / "include" / "ftbnn.h").exists()
     assert list(prefix.glob("lib*/libftbnn.so"))
-    image = load_data("digits", None).val.images[3, 0].numpy()
+    image = load_data("digits", None).test.images[3, 0].numpy()
     (tmp_path / "image.raw").write_bytes(image.tobytes())
     classify = str(mine / "build" / "classify")
     result = subprocess.run(
