@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from ftbnn import _native
 from ftbnn.errors import UserError
+from ftbnn.machine import capabilities
 from ftbnn.models import build
 from ftbnn.training import Options, Recipe, fit
 from ftbnn.training.checkpoint import load
@@ -37,7 +37,7 @@ def train(out, backend, *, after=10**6, **options):
     return fit(network, (Breaks(after), ITEMS[:8]), recipe, out, Options(save_every=1, quiet=True, **options))
 
 
-needs_bytes = pytest.mark.skipif(not _native.capabilities()["training"]["bytes"], reason="this CPU multiplies no bytes")
+needs_bytes = pytest.mark.skipif(not capabilities()["training"]["bytes"], reason="this CPU multiplies no bytes")
 
 
 @pytest.mark.parametrize("backend", ["native", pytest.param("native8", marks=needs_bytes), "torch"])
@@ -47,9 +47,8 @@ def test_an_interrupted_run_ends_with_the_same_bytes(backend, tmp_path):
         train(tmp_path / "cut", backend, after=60)
     train(tmp_path / "cut", "auto", resume=True)  # auto: whatever the run began with
     assert json.loads((tmp_path / "cut" / "recipe.json").read_text())["backend"] == backend
-    assert (
-        json.loads((tmp_path / "cut" / "run.json").read_text())["environment"]["isa"] == _native.capabilities()["isa"]
-    )
+    about = json.loads((tmp_path / "cut" / "run.json").read_text())
+    assert about["environment"]["isa"] == capabilities()["isa"]
     ours, theirs = (load(tmp_path / name / "last.pt") for name in ("cut", "whole"))
     for name, tensor in theirs["model"].items():
         assert ours["model"][name].numpy().tobytes() == tensor.numpy().tobytes(), name

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from ftbnn import _native
+from ftbnn.machine import capabilities
 from ftbnn.training.record import read
 
 PROBE, BACKENDS = (Path(__file__).parent / name for name in ("probe_ddp.py", "probe_backends.py"))
-FLOAT_ISA = next(
-    isa for isa in ("avx512", "avx2", "portable") if isa in _native.capabilities()["isas"]
-)  # gradients in float32
+FLOAT_ISAS = ("avx512", "avx2", "portable")  # gradients in float32
+FLOAT_ISA = next(isa for isa in FLOAT_ISAS if isa in capabilities()["isas"])
 BACKENDS_TOLERANCE = 1e-6  # of parameters up to 1 that moved by up to 3e-2: float32's rounding, three steps of it
 
 
