@@ -47,3 +47,14 @@ class Options:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not bound <= value < 2**63:
                 raise UserError(f"{name} must be {bound} or more, not {value!r}")
+        functions = {
+            "loss": "a function of outputs and labels",
+            "optimizer": "a function of the network that makes it",
+            "scheduler": "a function of the optimizer that makes it",
+        }
+        for name, kind in functions.items():
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise UserError(f"{name} is {kind}, not a {type(value).__name__}")
+        if not isinstance(self.callbacks, Sequence) or not all(map(callable, self.callbacks)):
+            raise UserError("callbacks are a list of functions of an epoch's row and the network")
