@@ -216,8 +216,8 @@ def _check_same(run: RunDir, before: dict[str, Any], about: dict[str, Any]) -> N
     for name in ("model", "data", "seed", "teacher", "init"):
         then: Any = before.get(name)
         now = about[name]
-        if name == "teacher" and then:
-            then = str(Path(then).absolute())  # older runs have it as it was typed
+        if then and name in ("teacher", "init") and Path(then).resolve() == Path(now).resolve():
+            continue
         if name == "data" and "test_images" not in then:  # an older run, which had the test images for validation
             then = {key: value for key, value in then.items() if key != "val_images"}
         if isinstance(then, dict):  # of facts that both know
