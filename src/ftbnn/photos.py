@@ -24,6 +24,8 @@ def eight_bit(picture: Image.Image, kind: str | None) -> Image.Image:
     """Grey or RGB, of a file of this format: Pillow itself would cut 16-bit grey off at 255, which leaves it white."""
     if picture.mode in ("L", "RGB"):
         return picture
+    if picture.mode == "1":  # RGB would take four times the memory for two colours
+        return picture.convert("L")
     if picture.mode.startswith("I;16") or (picture.mode == "I" and kind == "PNG"):
         return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
     if picture.mode in ("I", "F"):

@@ -2,6 +2,7 @@
 
 import io
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +16,55 @@ from ftbnn.photos import FORMATS, crop_box, eight_bit, orientation, turned
 MOST_PIXELS = 100_000_000  # a small file may unfold into gigabytes
 
 
-def read_picture(path: Path | str) -> NDArray[np.uint8]:
-    """The pixels of a picture file, or, of `-`, of standard input."""
+def read_picture(path: Path | str) -> Image.Image:
+    """The upright picture of a file, or, of `-`, of standard input."""
     try:
-        source = io.BytesIO(sys.stdin.buffer.read()) if str(path) == "-" else path
-        with Image.open(source, formats=FORMATS) as file:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit here is another
+            file = Image.open(_source(path), formats=FORMATS)
+        with file:
             if file.width * file.height > MOST_PIXELS:
                 raise UserError(f"{file.width} x {file.height} pixels are more than {MOST_PIXELS:,}")
-            return pixels(file)
+            return upright(file)
     except FileNotFoundError:
         raise UserError(f"no picture at {path}") from None
     except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
         raise UserError(f"{path} cannot be read as a picture: {first_line(error)}") from error
 
 
-def pixels(picture: Image.Image) -> NDArray[np.uint8]:
-    """8-bit grey or RGB, turned as the picture's EXIF orientation says."""
+def _source(path: Path | str) -> Path | io.BytesIO:
+    if str(path) == "-":
+        return io.BytesIO(sys.stdin.buffer.read())
+    if Path(path).exists() and not Path(path).is_file():  # a pipe would block for ever
+        raise UserError("it is not a file")
+    return Path(path)
+
+
+def upright(picture: Image.Image) -> Image.Image:
+    """8-bit grey or RGB, turned as the picture's EXIF orientation says, once."""
     turn, kind = orientation(picture), picture.format
-    return np.asarray(turned(eight_bit(picture, kind), turn))
+    view = turned(eight_bit(picture, kind), turn)
+    if view is not picture:
+        view.info = {}
+    view.load()
+    return view
 
 
-def centre_view(image: NDArray[Any], *, channels: int, size: tuple[int, int], side: int) -> NDArray[np.uint8]:
-    """uint8 (H, W) or (H, W, C) to (height, width, channels): shorter side to `side`, centre crop, one resampling."""
+def picture_of(image: NDArray[Any]) -> Image.Image:
+    """uint8 (H, W) or (H, W, C) as a picture."""
     if image.ndim == 3 and image.shape[2] not in (1, 3, 4):
         raise UserError(f"an image has 1, 3 or 4 channels, not {image.shape[2]}")
-    picture = Image.fromarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
+    return Image.fromarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
+
+
+def centre_view(picture: Image.Image, *, channels: int, size: tuple[int, int], side: int) -> NDArray[np.uint8]:
+    """To (height, width, channels): shorter side to `side`, centre crop, one resampling."""
     if channels not in (1, 3):
         raise UserError(f"the network takes {channels} channels; give it images of its own size")
     height, width = size
     part = (min(1.0, width / side), min(1.0, height / side))
     box = crop_box(picture.size, part)
-    view = picture.convert("L" if channels == 1 else "RGB")
+    mode = "L" if channels == 1 else "RGB"
+    view = picture if picture.mode == mode else picture.convert(mode)
     view = view.resize((width, height), Image.Resampling.BILINEAR, box=box)
     return np.asarray(view, np.uint8).reshape(height, width, channels)

@@ -17,7 +17,7 @@ from ftbnn import _native
 from ftbnn._native import FormatError
 from ftbnn.errors import UserError
 from ftbnn.machine import cores
-from ftbnn.runtime.images import centre_view, pixels
+from ftbnn.runtime.images import centre_view, picture_of, upright
 from ftbnn.text import counted, line
 from ftbnn.zoo import resolve
 
@@ -182,14 +182,20 @@ class Model:
 
     def _fit(self, given: Any) -> NDArray[np.uint8]:
         """An 8-bit image of any size as the network wants it."""
-        image = pixels(given) if isinstance(given, Image.Image) else np.asarray(given)
-        if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
-            raise UserError(f"an image must be uint8 (H, W) or (H, W, C), not {image.dtype} {image.shape}")
         channels, height, width = self.input_shape
-        image = image[:, :, None] if image.ndim == 2 else image
-        if image.shape == (height, width, channels):
-            return image
-        return centre_view(image, channels=channels, size=(height, width), side=self._engine.resize)
+        if isinstance(given, Image.Image):
+            picture = upright(given)
+            if (*picture.size, len(picture.getbands())) == (width, height, channels):
+                return np.asarray(picture).reshape(height, width, channels)
+        else:
+            image = np.asarray(given)
+            if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
+                raise UserError(f"an image must be uint8 (H, W) or (H, W, C), not {image.dtype} {image.shape}")
+            image = image[:, :, None] if image.ndim == 2 else image
+            if image.shape == (height, width, channels):
+                return image
+            picture = picture_of(image)
+        return centre_view(picture, channels=channels, size=(height, width), side=self._engine.resize)
 
 
 def load(source: Given, *, threads: int | None = None, **budget: int) -> Model:
