@@ -14,16 +14,14 @@ from types import ModuleType
 
 from torch import nn
 
-from ftbnn.errors import UserError, unknown
+from ftbnn.errors import UserError, first_line, unknown
 
 
 def is_own(name: str) -> bool:
     return ":" in name or name.endswith(".py")
 
 
-@functools.cache
 def _import_source(source: str) -> ModuleType:
-    """Executed once, however often its networks are built."""
     path = Path(source)
     home = str(path.resolve().parent if source.endswith(".py") else Path.cwd())
     if home not in sys.path:
@@ -31,17 +29,22 @@ def _import_source(source: str) -> ModuleType:
     try:
         if not source.endswith(".py"):
             return importlib.import_module(source)
-        path.read_bytes()
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules.setdefault(path.stem, module)
-        spec.loader.exec_module(module)
+        return _execute(path.resolve(), path.read_bytes())
     except OSError as error:
         raise UserError(f"cannot read {source}: {error.strerror or error}") from error
     except Exception as error:
-        raise UserError(f"cannot import {source}: {type(error).__name__}: {error}") from error
+        raise UserError(f"cannot import {source}: {type(error).__name__}: {first_line(error)}") from error
+
+
+@functools.cache
+def _execute(path: Path, _: bytes) -> ModuleType:
+    """The module of a file with these contents: executed once, however often its networks are built."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -73,7 +76,7 @@ def load_own(name: str, **settings: object) -> nn.Module:
     try:
         network = factory(**given)
     except Exception as error:
-        raise UserError(f"{name} could not be built: {type(error).__name__}: {error}") from error
+        raise UserError(f"{name} could not be built: {type(error).__name__}: {first_line(error)}") from error
     if not isinstance(network, nn.Module):
         raise UserError(f"{name} returned {type(network).__name__}, not an nn.Module")
     return network

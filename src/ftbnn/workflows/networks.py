@@ -10,7 +10,7 @@ from ftbnn.budget import PAPER, Budget, Convention, Design, ImageTooSmall, count
 from ftbnn.errors import UserError
 from ftbnn.models import DerivedFTBNN, find
 from ftbnn.models import build as build_fresh
-from ftbnn.models.own import is_own, load_own
+from ftbnn.models.own import is_own, load_own, parameters_of
 from ftbnn.models.skeleton import skeleton
 from ftbnn.nn import StemName, stem_for
 from ftbnn.packing.read import read_graph
@@ -79,6 +79,8 @@ def count_named(
     check_positive(image_size=image_size, classes=classes, in_channels=in_channels, width=width)
     settings: dict[str, Any] = {"classes": classes, "in_channels": in_channels, "stem": stem}
     settings |= {"width": width, "method": method}
+    if is_own(model):
+        parameters_of(model)  # executes the file, whose own tensors shall have numbers
     with skeleton():
         if is_own(model):
             return _count(load_own(model, **settings), in_channels or 3, image_size or 224, rule)

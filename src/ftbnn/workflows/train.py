@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ftbnn.budget import UncountedWarning, count
-from ftbnn.data import SOURCES, Source, load
+from ftbnn.budget import count
+from ftbnn.data import SOURCES, Source, Spec, load
 from ftbnn.data.batches import Batches, first_images
 from ftbnn.errors import UserError, first_line
 from ftbnn.models import build
@@ -80,21 +80,29 @@ def plan(
         default_width = recipes.DEFAULT_WIDTH.get(data) if entry.has_width else None
         chosen |= {"width": default_width if width is None else width, "stem": stem or stem_for(spec.image_size)}
     model_spec = ModelSpec(model, chosen)
-    try:
-        with skeleton(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UncountedWarning)  # whether it runs is asked, not what it costs
-            network = model_spec.build()
-            count(network, (spec.channels, spec.image_size, spec.image_size))
-    except UserError as error:
-        if not is_own(model):
-            raise
-        warnings.warn(f"not checked before training: {error}", stacklevel=2)  # it may still run with real numbers
+    if is_own(model):
+        _try_out(model_spec, spec)
+    else:
+        with skeleton():
+            count(model_spec.build(), (spec.channels, spec.image_size, spec.image_size))
     asked = {"image-size": image_size, "width": width, "stem": stem, "method": method, "recipe": recipe}
     words = ["ftbnn", "train", model, "--data", data, *(["--data-dir", "DIR"] if SOURCES[data].needs_dir else [])]
     words += [word for flag, value in asked.items() if value is not None for word in (f"--{flag}", str(value))]
     words += [word for key, value in (settings or {}).items() for word in ("--set", f"{key}={value}")]
     safe = model.replace("/", "-").replace(":", "-")
     return Plan(model_spec, source, resolved, out or Path("runs") / f"{safe}-{data}", tuple(words))
+
+
+def _try_out(model: ModelSpec, spec: Spec) -> None:
+    """Runs a network of one's own on two black images."""
+    shape = (spec.channels, spec.image_size, spec.image_size)
+    network = model.build().eval()
+    try:
+        with torch.no_grad():
+            network(torch.zeros(2, *shape))
+    except Exception as error:  # whatever a user's network may raise
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(f"{model.name} does not run on images of {'x'.join(map(str, shape))}: {what}") from error
 
 
 def train(
