@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from ftbnn.data.batches import derive_seed
 from ftbnn.machine import capabilities
 from ftbnn.training.record import read
 
-PROBE, BACKENDS = (Path(__file__).parent / name for name in ("probe_ddp.py", "probe_backends.py"))
+PROBE, BACKENDS, SICK = (Path(__file__).parent / f"probe_{name}.py" for name in ("ddp", "backends", "sick"))
 FLOAT_ISAS = ("avx512", "avx2", "portable")  # gradients in float32
 FLOAT_ISA = next(isa for isa in FLOAT_ISAS if isa in capabilities()["isas"])
 BACKENDS_TOLERANCE = 1e-6  # of parameters up to 1 that moved by up to 3e-2: float32's rounding, three steps of it
@@ -80,6 +81,18 @@ def test_the_death_of_a_worker_is_survived_and_changes_nothing(undisturbed, tmp_
     assert (out / "died").exists()
     ours, theirs = parameters(out, 0), parameters(undisturbed, 0)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_statistics_that_are_no_numbers_in_one_process_end_all_of_them(tmp_path):
+    """Nobody waits for the one that noticed."""
+    result = torchrun(SICK, tmp_path)
+    assert result.returncode == 0, result.stderr
+    ends = [(tmp_path / f"end{rank}").read_text() for rank in (0, 1)]
+    assert ends == ["1.running_mean is not finite at epoch 1, after step 2"] * 2
+    assert not (tmp_path / "run" / "best.pt").exists()
+    seeds = [int((tmp_path / f"seed{rank}").read_text()) for rank in (0, 1)]
+    assert seeds == [derive_seed(0, "rank", rank) for rank in (0, 1)]
+    assert not set(seeds) & {derive_seed(0, epoch) for epoch in range(100)}, "the order of no epoch is drawn from them"
 
 
 def test_both_backends_end_with_the_same_parameters(tmp_path):
