@@ -3,7 +3,7 @@
     build     a network by name                     export    a run or a network as one small file
     summary   its layers, bits and cost             load      that file as a function of images; needs no PyTorch
     fit       trains any network                    evaluate  accuracy of any of these
-    load_run  what a training left
+    load_run  what a training left                  data      data sets by name
 
 Importing this package loads neither PyTorch nor NumPy: each name imports what it needs when it is first asked for.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ftbnn import nn
     from ftbnn.budget import count, summary
+    from ftbnn.errors import UserError
     from ftbnn.runtime import Model, load
     from ftbnn.training import Options, Recipe, fit, load_run
     from ftbnn.workflows.deploy import evaluate, export
@@ -24,6 +25,7 @@ _HOMES = {
     "Model": "runtime",
     "Options": "training",
     "Recipe": "training",
+    "UserError": "errors",
     "build": "workflows.networks",
     "count": "budget",
     "evaluate": "workflows.deploy",
@@ -39,6 +41,7 @@ __all__ = [
     "Model",
     "Options",
     "Recipe",
+    "UserError",
     "__version__",
     "build",
     "count",
