@@ -14,7 +14,7 @@ ROOT = Path(ftbnn.__file__).parent
 MAY_IMPORT = {
     "cli": {"experiments", "workflows", "bench", "training", "packing", "budget", "models", "data", "runtime", "zoo"},
     "experiments": {"workflows", "bench", "training", "packing", "budget", "models", "data", "nn", "zoo"},
-    "workflows": {"bench", "training", "packing", "budget", "models", "data", "nn", "runtime", "zoo"},
+    "workflows": {"bench", "training", "packing", "budget", "models", "data", "tracing", "nn", "runtime", "zoo"},
     "bench": {"training", "packing", "budget", "models", "nn", "runtime", "zoo", "_native"},
     "training": {"packing", "models", "data", "tracing", "nn"},
     "packing": {"tracing", "nn", "runtime", "_native"},
