@@ -30,6 +30,11 @@ def picture_file(path: Path) -> Path:
     return path
 
 
+def whole_numbers(axis: Any) -> None:
+    """Ticks at whole numbers only, be it a single one."""
+    axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+
+
 @contextmanager
 def canvas(path: Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4.2)) -> Iterator[Any]:
     """Axes to draw on (an array if several); saved to `path` at the end."""

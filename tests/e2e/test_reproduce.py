@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -116,6 +117,7 @@ def test_the_report(results, tmp_path, capsys):
     assert told["missing"] == []
     html = (tmp_path / "r.html").read_text()
     assert html.count("data:image/png") == len(EXPERIMENTS)
+    assert not re.search(r"\b1 (epochs|seeds|threads|runs)\b", html)
     assert html.count("<section") == html.count("</section>") == len(EXPERIMENTS) + 1
     (tmp_path / "d.md").write_text("<!-- result table3/claims -->\n<!-- end -->\n")
     assert main(["report", str(results), "--markdown", str(tmp_path / "d.md")]) == 0

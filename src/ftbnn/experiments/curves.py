@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ftbnn.drawing import whole_numbers
 from ftbnn.experiments.queue import Record
 from ftbnn.experiments.result import LAST_ON_TEST
 
@@ -46,7 +47,7 @@ def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, t
         axes.set_ylim(bottom=0)
         accuracies.set_ylabel(f"{split} top-1 in % (solid)")
     accuracies.grid(alpha=0.3)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(axes.xaxis)
     _, shown = accuracies.get_legend_handles_labels()
     columns = max(1, min(3, LEGEND_WIDTH // max(map(len, shown))))  # a wider one would take its room from the axes
     accuracies.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=columns, frameon=False, fontsize="small")

@@ -70,7 +70,7 @@ def facts_line(result: dict[str, Any]) -> str:
         counted(result["epochs"], "epoch"),
         *([] if is_deploy else [f"{counted(result['seeds'], 'seed')} asked for"]),
         *settings,
-        *([] if is_deploy else [f"{result['runs_finished']} of {result['runs_planned']} runs done"]),
+        *([] if is_deploy else [f"{result['runs_finished']} of {counted(result['runs_planned'], 'run')} done"]),
         *([] if is_deploy else [f"{timedelta(seconds=round(result['train_seconds']))} of training"]),
         f"{result['machine']['cpu']}, {counted(threads, 'thread')}",
         result["written"],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ftbnn.drawing import canvas, picture_file
+from ftbnn.drawing import canvas, picture_file, whole_numbers
 from ftbnn.errors import UserError
 from ftbnn.training.record import read
 from ftbnn.training.run import RunDir
@@ -54,7 +54,7 @@ def plot(runs: Sequence[Path], out: Path) -> Path:
         losses.set_ylabel("training loss (dashed)")
         losses.set_ylim(bottom=0)
         accuracies.set_ylabel("validation top-1 in % (solid)")
-        losses.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(losses.xaxis)
         accuracies.grid(alpha=0.3)
         losses.figure.legend(loc="outside lower center", ncols=min(2, len(curves)), frameon=False)
     return out

@@ -296,10 +296,6 @@ def test_only_the_last_step_of_several_is_extended(tmp_path):
         fit(binary(), (TRAIN, TEST), longer, tmp_path / "run", replace(QUIET, resume=True))
 
 
-class PowerCut(Exception):
-    pass
-
-
 class Breaks(Counted):
     """The items, and a power cut after so many of them."""
 
@@ -311,11 +307,6 @@ class Breaks(Counted):
         if self.asked == self.after:
             raise KeyboardInterrupt
         return super().__getitem__(index)
-
-
-def noisy(items):
-    """What a user's transform may do."""
-    return [(image + torch.rand(()), label) for image, label in items]
 
 
 @pytest.mark.parametrize("after", [5, 24, 40, 47, 60])
@@ -428,7 +419,7 @@ class Odd(torch.optim.SGD):
     """Its state holds an object."""
 
     def step(self, closure=None):
-        self.state[self.param_groups[0]["params"][0]]["odd"] = PowerCut()
+        self.state[self.param_groups[0]["params"][0]]["odd"] = Counted([])
         return super().step(closure)
 
 
