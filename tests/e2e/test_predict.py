@@ -92,6 +92,22 @@ def test_huge_but_finite_weights_are_an_error_not_a_nan(digit, tmp_path, capsys)
     assert "not finite" in answer["error"]
 
 
+def test_what_a_file_says_is_printed_on_one_safe_line(digit, tmp_path, capsys):
+    graph = build_graph(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)), torch.zeros(1, 1, 8, 8))
+    names = ["\x1b[31mred\x1b[0m\nsecond line", "long " * 40]
+    info = InputInfo(name="a\x1b]0;title\x07b", mean=[0.0], std=[1.0], resize=8, class_names=names)
+    file = tmp_path / "odd.ftbnn"
+    file.write_bytes(encode(graph, info))
+    assert main(["predict", str(file), str(digit)]) == 0
+    assert main(["inspect", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert text.replace("\n", "").isprintable()
+    assert max(map(len, text.splitlines())) < 120
+    assert "\x1b" not in repr(load(file)).replace("\\x1b", "")
+    assert main(["predict", str(file), str(digit), "--json"]) == 0
+    assert {top["class"] for top in strict(capsys.readouterr().out)[0]["top"]} == set(names)
+
+
 def test_a_full_disk_behind_the_answer_is_one_line(digit):
     with open("/dev/full", "w") as full:  # noqa: PTH123
         command = [sys.executable, "-m", "ftbnn", "predict", "zoo:digits", str(digit)]

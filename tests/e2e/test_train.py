@@ -256,6 +256,20 @@ def test_a_run_starts_from_a_file(tmp_path, capsys):
     assert main([*words, "--out", str(tmp_path / "again"), "--resume"]) == 0
 
 
+def test_a_finished_run_is_extended(tmp_path, capsys):
+    """... and its card has both commands."""
+    steady = ["--set", "schedule=constant", "--out", str(tmp_path / "run"), "--json"]
+    assert main([*SMALL, "--set", "epochs=1", *steady]) == 0
+    capsys.readouterr()
+    assert main([*SMALL, "--set", "epochs=2", *steady, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["epochs"] == 2
+    assert [row["epoch"] for row in read(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "epoch"] == [0, 1]
+    first, second, _ = ship(tmp_path / "run", "mine", None, tmp_path)["commands"]
+    assert "--set epochs=1" in first
+    assert "--set epochs=2" in second
+    assert second.endswith("--out RUN --resume")
+
+
 def test_a_card_tells_of_all_generations():
     """Each file that a command starts from is one that an earlier command wrote."""
     commands = zoo_card("cifar10")["commands"]

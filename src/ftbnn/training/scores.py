@@ -39,6 +39,14 @@ class Sums:
         }
 
 
+def scores_of(network: nn.Module, images: Tensor) -> Tensor:
+    """What the network says of the images."""
+    out = network(images)
+    if not isinstance(out, Tensor):
+        raise UserError(f"the network gives a {type(out).__name__}; it must give one tensor of scores per image")
+    return out
+
+
 def hits(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     """How many labels are the best guess, and among the best five; none of labels that are not class numbers."""
     if logits.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
@@ -88,7 +96,7 @@ def evaluate(
             continue
         labels = batch.labels.to(device)
         with autocast():
-            logits = network(batch.images.to(device, memory_format=memory_format))
+            logits = scores_of(network, batch.images.to(device, memory_format=memory_format))
         if loss is None:
             check_labels(labels, logits)
             total_loss = float(nn.functional.cross_entropy(logits.float(), labels, reduction="sum"))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ftbnn.errors import UserError
 from ftbnn.training.recipe import Recipe
-from ftbnn.training.scores import check_labels
+from ftbnn.training.scores import check_labels, scores_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -80,9 +80,7 @@ class Task:
     def loss(self, model: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, logits) of one batch."""
         recipe = self.recipe
-        logits = model(images)
-        if not isinstance(logits, Tensor):
-            raise UserError(f"the network gives a {type(logits).__name__}; it must give one tensor of scores per image")
+        logits = scores_of(model, images)
         if self.own_loss is not None:
             loss = recipe.ce * self.own_loss(logits, labels)
         else:

@@ -378,6 +378,11 @@ def test_mistakes_are_one_clear_line(network, data, recipe, message, tmp_path):
     assert "--" not in str(caught.value)
 
 
+def test_two_heads_are_not_evaluated_either():
+    with pytest.raises(UserError, match="the network gives a tuple"):
+        evaluate(TwoHeads(), TEST)
+
+
 def test_more_outputs_than_classes_are_told_of_and_exported(tmp_path):
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 12))
     with pytest.warns(UserWarning, match="the network has 12 outputs, digits has 10 classes"):
