@@ -85,7 +85,8 @@ def _fit_steps(
     scores: dict[str, Any] = {}
     for number, step in enumerate(recipe.steps):
         step_run = RunDir(run.path / f"step{number}")
-        if here.is_first and len(run.steps) > number + 1 and step.epochs > step_run.recipe().epochs:
+        has_followers = here.is_first and len(run.steps) > number + 1
+        if here.share(has_followers and step.epochs > step_run.recipe().epochs):
             raise UserError(f"step{number} of {run.path} cannot be extended: the steps after it began with its weights")
         own = replace(options, resume=options.resume and here.share(step_run.has_run))
         scores = _fit_one(module, source, step, step_run, own, here=here, stop=stop)
@@ -101,9 +102,9 @@ def _fit_one(
     device = here.device(options.device)
     before = run.recipe().backend if options.resume and here.is_first else None
     recipe = here.share(resolve(recipe, module, device, before=before) if here.is_first else None)
-    splits = _splits(source, recipe, options, here)
-    if not options.resume and lacks_statistics(module):
-        measure(module, first_images(splits.train.epoch(0)))
+    splits, is_begun = _splits(source, recipe, options, here), here.share(options.resume and run.last.exists())
+    if not is_begun and lacks_statistics(module):
+        measure(module.to(device), (images.to(device) for images in first_images(splits.train.epoch(0))))
     loop = Loop(module, splits, recipe, run, options, world=here, device=device)
     with ExitStack() as hold:
         hold.callback(loop.close)
@@ -124,7 +125,7 @@ def _fit_one(
             _describe(run, recipe, about, resume=options.resume)
         hold.callback(release_memory)
         here.barrier()
-        return loop.run(stop, resume=here.share(options.resume and run.last.exists()))
+        return loop.run(stop, resume=is_begun)
 
 
 def _splits(source: Source, recipe: Recipe, options: Options, here: World) -> Splits:

@@ -336,8 +336,8 @@ class Loop:
             scores |= self._evaluate(self.splits.test, "test_")
         if self.at.best_epoch:
             self.network.load_state_dict(last)
-        scores |= {"epochs": self.at.epoch, "corrupt": len(self.at.corrupt)}
-        scores |= {key: self.at.row[key] for key in ("images_per_s",) if key in self.at.row}
+        pace = self.at.row.get("images_per_s")
+        scores |= {"epochs": self.at.epoch, "corrupt": len(self.at.corrupt), "images_per_s": pace}
         if self.world.is_first:
             self.run_dir.write_json("scores.json", scores)
         return scores
