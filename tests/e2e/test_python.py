@@ -156,7 +156,7 @@ def test_a_run_on_data_of_ones_own_is_told_how_images_are_prepared(tmp_path, cap
     assert err.count("\n") == 1
     assert main(["eval", str(run), "--data", "digits"]) == 2
     found = ftbnn.load_run(run, mine())
-    with pytest.raises(UserError, match="a file must know its images"):
+    with pytest.raises(UserError, match=r"run was trained on data of your own: give their spec, or image_size="):
         ftbnn.export(found, tmp_path / "x.ftbnn")
     with pytest.raises(UserError, match="trained on data of your own: say on which to evaluate"):
         ftbnn.evaluate(found)

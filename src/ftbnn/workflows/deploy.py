@@ -51,14 +51,16 @@ def export(
     path = Path(path)
     said = _Said(image_size, mean, std, class_names, resize)
     if isinstance(what, nn.Module):
-        return write_file(what, path, name or type(what).__name__, said.spec(spec), format)
+        known = said.spec(spec, "a file must know its images: give the run, the spec of your data set")
+        return write_file(what, path, name or type(what).__name__, known, format)
     if isinstance(what, str | Path):
         if (run := _made_in_python(what)) is not None:
             if spec is not None or not said.nothing:
                 raise UserError(f"the file in {run.path} is made: for another one, export load_run({what!s}, network)")
             return _copy(run, path, format)
         what = load_run(what)
-    return write_file(what.network, path, name or what.name, said.spec(spec or what.spec), format)
+    known = said.spec(spec or what.spec, f"{what.name} was trained on data of your own: give their spec")
+    return write_file(what.network, path, name or what.name, known, format)
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,13 @@ class _Said:
     def nothing(self) -> bool:
         return all(value is None for value in vars(self).values())
 
-    def spec(self, known: Spec | None) -> Spec:
+    def spec(self, known: Spec | None, lacking: str) -> Spec:
         """What is known, with what is said in its place."""
         if known is None:
             if self.image_size is None or self.mean is None or self.std is None:
                 raise UserError(
-                    "a file must know its images: give the run, the spec of your data set, or image_size=(channels, "
-                    "height, width) with mean and std of images on the scale 0 to 1 (0 and 1 if they enter as x / 255)"
+                    f"{lacking}, or image_size=(channels, height, width) with mean and std of images on the scale 0 to "
+                    "1 (0 and 1 if they enter as x / 255)"
                 )
             known = Spec("", 0, *self.image_size[:2], (), (), ())
         channels, height, width = self.image_size or (known.channels, known.image_size, known.image_size)
@@ -143,10 +145,11 @@ def evaluate(
     data_dir: str | Path | None = None,
     workers: int = 0,
 ) -> dict[str, Any]:
-    """Loss and accuracy on the test split of `data` (a run's own by default): of a network, a run, a checkpoint, a
-    .ftbnn file, `zoo:NAME` or a loaded model. Keys are test_loss, test_top1, test_top5, test_images, corrupt.
+    """Accuracy on the test split of `data` (a run's own by default): of a network, a run, a checkpoint, a .ftbnn file,
+    `zoo:NAME` or a loaded model.
 
-    `data` is as `fit` takes them; a single data set of your own is the test split.
+    `data` is as `fit` takes it; a single data set of your own is the test split. Keys are test_top1, test_top5,
+    test_images, corrupt, and, of what is not a file, test_loss.
     """
     if isinstance(what, Model):
         return evaluate_model(what, _source(data, data_dir, what.input_shape[1]), workers=workers)
@@ -156,7 +159,8 @@ def evaluate(
         return _evaluate_run(what, data, data_dir, workers)
     file, name = resolve(what), name_in(what)
     if file.suffix == ".ftbnn":
-        return evaluate_file(file, data or (card(name)["data"] if name else None), data_dir, workers=workers)
+        data = card(name)["data"] if data is None and name is not None else data
+        return evaluate_file(file, data, data_dir, workers=workers)
     if (run := _made_in_python(file)) is not None:
         known = load_state(run.path)["spec"]["name"]  # it has a file, so it has a spec
         return evaluate_file(run.file, known if data is None else data, data_dir, workers=workers)
