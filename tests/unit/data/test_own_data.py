@@ -139,7 +139,7 @@ def one_batch(images, labels):
 @pytest.mark.parametrize(
     ("loader", "message"),
     [
-        (DataLoader(Broken()), r"your DataLoader raises KeyError: 'no such image' \(test_own.py, line"),
+        (DataLoader(Broken()), r"your DataLoader raises KeyError: 'no such image' \(test_own_data.py, line"),
         (DataLoader(Broken(), num_workers=1), r"your DataLoader raises KeyError: 'no such image' \(in a worker"),
         (DataLoader([{"image": torch.zeros(1)}]), r"\(images, labels\), two tensors"),
         (DataLoader([("a", 1)]), "two tensors"),
