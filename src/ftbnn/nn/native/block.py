@@ -88,7 +88,7 @@ class _BlockOperation(Operation):
     optional = tuple("shortcut tail factor gamma beta left right input_shift after running_mean running_var".split())
     learned = ("x", "weight", "shortcut", "tail", "gamma", "beta", "left", "right", "input_shift", "after")
     results = ("out", "new_mean", "new_var", "codes", "inside", "y", "saved")
-    kept = tuple("x weight shortcut tail factor gamma beta left right input_shift codes inside y saved".split())
+    kept = tuple("x weight shortcut tail factor gamma beta left right input_shift after codes inside y saved".split())
 
     def rooms(self, given: Tensors, settings: Settings) -> dict[str, Room]:
         n, inputs, h, w = given["x"].shape
@@ -338,7 +338,8 @@ def _input_side(x: Tensor, conv: BConv) -> tuple[bool, Rule, Tensor | None] | No
         return (side.zero_one, side.rule, side.shift()) if is_sign else None
     if torch.compiler.is_compiling():
         return None
-    code = core.training.code_of(channels_last(x).data_ptr(), x.numel())  # codes already: a Sign stands before
+    dense = channels_last(x)
+    code = core.training.code_of(dense.data_ptr(), dense.numel())  # codes already: a Sign stands before
     return (code == 2, NO_RULE, None) if code else None
 
 
