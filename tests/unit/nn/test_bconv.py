@@ -5,7 +5,6 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-
 from arrays import dense_weight
 
 from ftbnn.errors import UserError

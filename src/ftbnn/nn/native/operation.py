@@ -202,5 +202,4 @@ def _function(operation: Operation) -> type[torch.autograd.Function]:
             of_inputs = [gradients.get(name) if need else None for name, need in needs.items()]
             return (*of_inputs, *nothing[len(of_inputs) :])
 
-    Function.__name__ = Function.__qualname__ = operation.name
-    return Function
+    return type(operation.name, (Function,), {})  # whose node in the graph of gradients has this name, too
