@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from ftbnn.packing import pack
 from ftbnn.models import build
+from ftbnn.packing import pack
 
 torch.manual_seed(0)
 folder = Path(sys.argv[1])

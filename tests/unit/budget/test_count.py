@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ftbnn.budget import CONVENTIONS, PAPER, ImageTooSmall, UncountedWarning, count
-from ftbnn.budget.report import layer_rows, plot, stage_rows, summary
+from ftbnn.budget.report import layer_rows, plot, stage_rows, totals
 from ftbnn.errors import UserError
 from ftbnn.nn import BConv, FPReLU, Sign, set_mode
 
@@ -100,7 +100,7 @@ def test_an_unknown_operator_is_named_not_zero():
     with pytest.warns(UncountedWarning, match="1: no rule for the operator cumsum"):
         budget = count(sequence(nn.ReLU(), Strange()), (3, 4, 4))
     assert budget.uncounted == ("1: no rule for the operator cumsum",)
-    assert summary(budget)["uncounted"] == ["1: no rule for the operator cumsum"]
+    assert totals(budget)["uncounted"] == ["1: no rule for the operator cumsum"]
 
 
 def test_a_parameter_that_is_never_used_is_named():

@@ -8,9 +8,9 @@ import torch
 from reader import read
 from torch import nn
 
-from ftbnn.packing import pack
 from ftbnn.models import REGISTRY, build
 from ftbnn.nn import BConv, FPReLU, Sign
+from ftbnn.packing import pack
 
 DERIVED_V = 9  # 2v = 18 channels: uneven in 5 and 8 groups
 
@@ -32,7 +32,7 @@ def small_networks():
     """Every network of the registry, by name and stem; derived ones once for each depth and number of groups."""
     names = {}
     for name, entry in REGISTRY.items():
-        if entry.width is None:
+        if not entry.has_width:
             keywords = entry.builder.keywords
             names[f"ftbnn-d{keywords['layers']}-g{keywords['groups']}-v{DERIVED_V}"] = entry
         else:

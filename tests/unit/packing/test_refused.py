@@ -5,8 +5,8 @@ from export_networks import Forward
 from torch import nn
 
 from ftbnn.errors import UserError
-from ftbnn.packing import ExportError, build_graph
 from ftbnn.nn import BConv, FPReLU, Sign, Signs
+from ftbnn.packing import ExportError, build_graph
 
 
 def in_row(*layers):
