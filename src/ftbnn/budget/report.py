@@ -78,13 +78,13 @@ def layer_table(budget: Budget) -> str:
 
 def sums(budget: Budget) -> str:
     """The sums as lines."""
-    shape = "x".join(map(str, budget.input_shape))
+    shape, share = "x".join(map(str, budget.input_shape)), f"{budget.binary_share:.1%} of it binary"
     return "\n".join(
         [
             f"input {shape}, convention {budget.rule.name}",
             f"  FLOPs         {budget.flops / 1e6:10.3f} M",
             f"  BOPs          {budget.bops / 1e6:10.3f} M",
-            f"  budget        {budget.budget / 1e6:10.3f} M   (FLOPs + BOPs / 64; {budget.binary_share:.1%} of it binary)",
+            f"  budget        {budget.budget / 1e6:10.3f} M   (FLOPs + BOPs / 64; {share})",
             f"  params        {budget.params / 1e6:10.4f} M   (real + binary / 32)",
             f"  size packed   {size(budget.packed_bytes):>12}",
             f"  size as fp32  {size(budget.fp32_bytes):>12}",

@@ -20,9 +20,10 @@ from ftbnn.nn import operators
 from ftbnn.nn.backend import is_native
 
 try:
-    from ftbnn import _native as core
+    from ftbnn import _native
 except ImportError:
-    core = None  # type: ignore[assignment]
+    _native = None  # type: ignore[assignment]
+core = _native
 
 SMALL_BYTES = 1 << 20  # below, PyTorch's own allocator is good
 _NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int16: np.int16, torch.uint8: np.uint8}

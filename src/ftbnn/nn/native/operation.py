@@ -77,7 +77,7 @@ class Operation(ABC):
     def native(self, given: Tensors, settings: Any) -> Any:
         """The core's object for these sizes, with forward and backward."""
 
-    def heard(self, way: str, given: Tensors, seconds: Any) -> None:
+    def heard(self, way: str, given: Tensors, seconds: Any) -> None:  # noqa: B027 - most have nobody who listens
         """What the core says after its work; `given` has the tensors that it read and wrote."""
 
     def __init__(self) -> None:
@@ -174,6 +174,7 @@ def _function(operation: Operation) -> type[torch.autograd.Function]:
         @staticmethod
         def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
             given, settings = operation.forward_arguments(args)
+            made: tuple[Tensor, ...]
             if operators.is_seen():
                 with operators.below_autograd():
                     made = operation.operator(*args)
