@@ -107,8 +107,10 @@ def summary(network: nn.Module, input_shape: Sequence[int] | None = None) -> Sum
         return Summary(f"{layer_table(budget)}\n\n{type(network).__name__}, {sums(budget)}")
     binary = {id(parameter) for _, layer in layers(network) for parameter in layer.binary_parameters()}
     rows, real_total, binary_total = [], 0, 0
+    seen: set[int] = set()
     for path, module in network.named_modules():
-        own = list(module.parameters(recurse=False))
+        own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
+        seen.update(map(id, own))
         if not own:
             continue
         bits = sum(p.numel() for p in own if id(p) in binary)

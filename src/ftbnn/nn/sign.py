@@ -134,7 +134,8 @@ class Sign(Binarizer):
     def forward(self, x: Tensor) -> Tensor:
         if self.mode == "sign":
             return sign(x, zero_one=self.zero_one, rule=self.rule, shift=self.shift())
-        return torch.tanh(x) if self.mode == "tanh" else x
+        shifted = _shifted(x, self.shift())
+        return torch.tanh(shifted) if self.mode == "tanh" else shifted
 
     def extra_repr(self) -> str:
         codes = "{0, 1}" if self.zero_one else "{-1, +1}"

@@ -348,8 +348,9 @@ def _weight_side(conv: BConv) -> tuple[list[Tensor], Tensor | None, float]:
     """What signs are taken of, the factor of each output channel, and the bound of the gradient's window."""
     signs = conv.signs
     latents = [signs.latent(conv.proxies(part)) for part in conv.parts]
-    scales = [scale for latent in latents if (scale := signs.scale(latent.detach())) is not None]
-    factor = torch.cat(scales) if scales else None
+    scales = [signs.scale(latent.detach()) for latent in latents]
+    given = [scale for scale in scales if scale is not None]
+    factor = torch.cat(given) if given else None
     if isinstance(signs.rule, Window):
         return latents, factor, signs.rule.bound
     return [_Gate.apply(latent, signs.rule) for latent in latents], factor, math.inf  # type: ignore[no-untyped-call]

@@ -105,7 +105,6 @@ class Operation(ABC):
 
     def run(self, given: Mapping[str, Tensor | None], settings: Any) -> Tensors:
         """The results, by name."""
-        share_threads()
         compute = self.operator if torch.compiler.is_compiling() else self.function.apply
         return dict(zip(self.results, compute(*(given.get(name) for name in self.inputs), *settings), strict=True))
 
@@ -150,6 +149,7 @@ class Operation(ABC):
         return list(made.values())
 
     def _call(self, way: str, given: Tensors, made: Tensors, settings: Any) -> None:
+        share_threads()
         used = given | {name: tensor for name, tensor in made.items() if tensor.numel()}
         seconds = getattr(self.native(given, settings), way)(torch.get_num_threads(), arrays(used))
         self.heard(way, used, seconds)
