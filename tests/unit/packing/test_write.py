@@ -165,6 +165,25 @@ def test_what_tracing_does_not_see_is_found_by_comparing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("wrong", [2, 3])
+def test_a_file_that_is_wrong_for_some_images_is_refused(wrong, tmp_path):
+    """A sign next to 0 may turn for an image or two; three of eight are no accident."""
+
+    class Sly(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x if self.calls == 1 else torch.cat([3 * x[:wrong], x[wrong:]])
+
+    network = nn.Sequential(*tiny(), Sly())
+    if wrong == 2:
+        assert pack(network, torch.zeros(1, 2, 8, 8), tmp_path / "a.ftbnn").agreement.median_error < FLOAT32_ROUNDING
+        return
+    with pytest.raises(ExportError, match="does not compute what the module does"):
+        pack(network, torch.zeros(1, 2, 8, 8), tmp_path / "a.ftbnn")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
