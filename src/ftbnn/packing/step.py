@@ -58,7 +58,7 @@ class Step:
             full = tensor.expand(self.shape).reshape(*self.shape[:2], -1)
         except RuntimeError:
             raise self.error("its constant does not fit the tensor") from None
-        if not torch.equal(full, full[:1, :, :1].expand_as(full)):
+        if not torch.allclose(full, full[:1, :, :1].expand_as(full), rtol=0, atol=0, equal_nan=True):
             raise self.error("its constant differs within a channel")
         return self.constant(full[0, :, 0])
 
