@@ -189,9 +189,10 @@ def test_a_layer_alone_is_a_network():
     assert check(nn.Identity(), 4, 3, 3).kinds == ["pointwise"]
 
 
-def test_the_real_valued_step_of_multi_step_training():
+@pytest.mark.parametrize("activations", ["identity", "tanh"])
+def test_the_real_valued_step_of_multi_step_training(activations):
     network = build("ftbnn18", width=4, classes=3, stem="small")
-    set_mode(network, activations="identity", weights="real")
+    set_mode(network, activations=activations, weights="real")
     assert "bconv" not in check(network, 3, 16, 16).kinds
 
 

@@ -1,12 +1,16 @@
 """What version 2 of the file has: thresholds, additions behind, clamps and curves, in the file and in the engine."""
 
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from export_networks import Forward, build_small, export_and_read, outputs, randomise
+from export_networks import Forward, build_small, export_and_read, make_dyadic, outputs, randomise
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from ftbnn import _native
@@ -179,6 +183,35 @@ def test_thresholds_of_codes_after_a_relu():
     file = check(network, 3, 7, 7)
     assert file.kinds == ["conv", "bconv"]
     assert file.operators[1].zero_one
+
+
+@st.composite
+def chains(draw):
+    """A few blocks of odd sizes whose numbers are exact in any order, and an input."""
+    torch.manual_seed(draw(st.integers(0, 2**31)))
+    widths = [draw(st.sampled_from([1, 3, 17, 33, 64, 70])) for _ in range(draw(st.integers(2, 4)))]
+    layers = []
+    for inputs, outputs in pairwise(widths):
+        zero_one, groups = draw(st.booleans()), draw(st.integers(1, min(3, inputs, outputs)))
+        codes = draw(st.sampled_from([RSign(inputs, zero_one=zero_one), Sign(zero_one=zero_one)]))
+        layers += [BConv(inputs, outputs, draw(st.sampled_from([1, 3, (3, 1)])), groups=groups, input=codes)]
+        acts = [RPReLU(outputs), nn.Hardtanh(-2, 3), nn.ReLU6(), FPReLU(outputs), nn.Identity()]
+        layers += [nn.BatchNorm2d(outputs), draw(st.sampled_from(acts))]
+    size = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    return make_dyadic(nn.Sequential(*layers).double()).eval(), torch.randint(-3, 4, (2, widths[0], *size)).double()
+
+
+@given(made=chains())
+def check_chains(made):
+    network, x = made
+    with TemporaryDirectory() as folder:
+        pack(network, x, Path(folder) / "a.ftbnn")
+        found = load(Path(folder) / "a.ftbnn", threads=1)(x.float().numpy())
+    assert np.array_equal(found, network(x).flatten(1).detach().numpy())
+
+
+def test_thresholds_and_ends_agree_to_the_last_bit(isa):  # noqa: ARG001
+    check_chains()
 
 
 @pytest.mark.parametrize("method", ["reactnet", "irnet"])
