@@ -191,12 +191,12 @@ def chains(draw):
     torch.manual_seed(draw(st.integers(0, 2**31)))
     widths = [draw(st.sampled_from([1, 3, 17, 33, 64, 70])) for _ in range(draw(st.integers(2, 4)))]
     layers = []
-    for inputs, outputs in pairwise(widths):
-        zero_one, groups = draw(st.booleans()), draw(st.integers(1, min(3, inputs, outputs)))
+    for inputs, out in pairwise(widths):
+        zero_one, groups = draw(st.booleans()), draw(st.integers(1, min(3, inputs, out)))
         codes = draw(st.sampled_from([RSign(inputs, zero_one=zero_one), Sign(zero_one=zero_one)]))
-        layers += [BConv(inputs, outputs, draw(st.sampled_from([1, 3, (3, 1)])), groups=groups, input=codes)]
-        acts = [RPReLU(outputs), nn.Hardtanh(-2, 3), nn.ReLU6(), FPReLU(outputs), nn.Identity()]
-        layers += [nn.BatchNorm2d(outputs), draw(st.sampled_from(acts))]
+        layers += [BConv(inputs, out, draw(st.sampled_from([1, 3, (3, 1)])), groups=groups, input=codes)]
+        acts = [RPReLU(out), nn.Hardtanh(-2, 3), nn.ReLU6(), FPReLU(out), nn.Identity()]
+        layers += [nn.BatchNorm2d(out), draw(st.sampled_from(acts))]
     size = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     return make_dyadic(nn.Sequential(*layers).double()).eval(), torch.randint(-3, 4, (2, widths[0], *size)).double()
 
