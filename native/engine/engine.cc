@@ -81,7 +81,7 @@ class Engine::Loan {
 Engine::Engine(Model model, int threads, const Limits& limits, const std::string& isa)
     : model_(std::move(model)),
       isa_(isa.empty() ? isa_in_use() : isa),
-      plan_(model_, usable_features(isa_), limits),
+      plan_(model_, usable_features(isa), limits),
       pool_(threads),
       scratch_(plan_.scratch_bytes() * static_cast<std::size_t>(threads)) {
   memories_.push_back(std::make_unique<Memory>(plan_));

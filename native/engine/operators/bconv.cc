@@ -1,7 +1,7 @@
 // bconv: binary weights on the codes of its input.
+#include "kernels/bconv/bconv.h"
 #include "base/table.h"
 #include "engine/operators/conv.h"
-#include "kernels/bconv/bconv.h"
 
 namespace ftbnn {
 

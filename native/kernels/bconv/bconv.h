@@ -2,8 +2,8 @@
 //
 //   acc[y][x][o] = sum over ky, kx, c of  code[y * sh + ky - ph][x * sw + kx - pw][c] * w[o][ky][kx][c]
 //
-// with codes {-1, +1} (zero_one: {0, 1}) by their bits inside the image and 0 outside, and w = +1 where the weight's bit
-// is 1, -1 where it is 0. Then the epilogue.
+// with codes {-1, +1} (zero_one: {0, 1}) by their bits inside the image and 0 outside, and w = +1 where the weight's
+// bit is 1, -1 where it is 0. Then the epilogue.
 //
 // A kernel prepares its operands itself. `make` lays out the weights; arrange() turns the codes of an image into what
 // the kernel reads, in passes of tasks that threads may take in any order; run() multiplies. A kernel that reads codes
@@ -40,7 +40,8 @@ struct Codes {
   std::size_t row;          // words from one row to the next
 };
 
-// Weights as bits: of each output channel [kh][kw][words of its group's inputs], channel c is bit c % 64 of word c / 64.
+// Weights as bits: of each output channel [kh][kw][words of its group's inputs], channel c is bit c % 64 of word c
+// / 64.
 using WeightWords = const std::uint64_t*;
 
 struct BConvShape : ConvShape {

@@ -65,8 +65,8 @@ class TilesBConv final : public BConv {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       const GroupPlan& group = groups_[g];
       const auto words = z(group.planes.words);
-      ExpandRow task{group.planes, row, s_.pw, s_.w, from, layout_.words, s_.zero_one,
-                     static_cast<std::int8_t*>(arranged) + group.bytes_at};
+      ExpandRow task{group.planes, row,           s_.pw,       s_.w,
+                     from,         layout_.words, s_.zero_one, static_cast<std::int8_t*>(arranged) + group.bytes_at};
       const std::vector<BitRun>& runs = layout_.groups[g];
       if (from != nullptr && runs.size() == 1 && runs[0].first % 64 == 0) {
         task.codes += runs[0].first / 64;  // bits past the group's channels are not looked at
@@ -137,8 +137,7 @@ Sizes tiles_sizes(const BConvShape& s) {
 bool suits_tiles(const BConvShape& s) {
   const int channels = s.ins().largest();
   const std::size_t bytes = z(s.groups) * plane_bytes(planes_of(s, channels));
-  return s.positions() >= LEAST_POSITIONS &&
-         std::max(bytes, tile_scratch_bytes(steps_of(s, channels))) <= MOST_BYTES;
+  return s.positions() >= LEAST_POSITIONS && std::max(bytes, tile_scratch_bytes(steps_of(s, channels))) <= MOST_BYTES;
 }
 
 std::unique_ptr<BConv> make_by_tiles(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

@@ -139,7 +139,8 @@ class PanelProduct {
     std::size_t* offset = offsets_;
     for (int ky = 0; ky < rows.kh; ++ky) {
       for (int kx = 0; kx < rows.kw; ++kx) {
-        const std::size_t plane = static_cast<std::size_t>(ky % planes.stride_y * planes.stride_x + kx % planes.stride_x);
+        const std::size_t plane =
+            static_cast<std::size_t>(ky % planes.stride_y * planes.stride_x + kx % planes.stride_x);
         const std::size_t line = plane * plane_lines(planes) +
                                  static_cast<std::size_t>(ky / planes.stride_y) * plane_columns(planes) +
                                  static_cast<std::size_t>(kx / planes.stride_x);

@@ -114,8 +114,7 @@ class SlicesStem final : public Stem {
   void slice(const StemShape& s, int o, const float* weights, double unit) {
     for (int k = 0; k < s.in * s.taps(); ++k) {
       const int at = k % s.taps() * s.in + k / s.taps();  // in the patch: [tap][channel]
-      auto value =
-          static_cast<int>(std::round(static_cast<double>(weights[k]) * s.pixel_scale[k / s.taps()] / unit));
+      auto value = static_cast<int>(std::round(static_cast<double>(weights[k]) * s.pixel_scale[k / s.taps()] / unit));
       for (int part = 0; part < SLICES; ++part) {
         const int digit = ((value + 128) & 255) - 128;
         const std::size_t block =
