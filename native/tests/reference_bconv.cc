@@ -13,8 +13,8 @@ class ReferenceBConv final : public BConv {
 
   void run(const BConvCall& call) const override {
     const Panel panel = panels_of(s_.outs())[static_cast<std::size_t>(call.panel)];
-    for (int y = call.first; y < call.last; ++y) {
-      const Epilogue end = at_row(call.end, static_cast<std::size_t>(y - call.first));
+    Epilogue end = call.end;
+    for (int y = call.first; y < call.last; ++y, next_row(end)) {
       for (int x = 0; x < s_.ow; ++x) {
         float sums[PANEL] = {};
         for (int o = 0; o < panel.channels; ++o) sums[o] = static_cast<float>(sum(call.codes, panel, o, y, x));

@@ -26,8 +26,8 @@ class ReferenceConv final : public Conv {
   void run(const ConvCall& call) const override {
     const Panel panel = panels_of(s_.outs())[static_cast<std::size_t>(call.panel)];
     const int first = s_.ins().first(panel.group), inputs = s_.ins().size(panel.group);
-    for (int y = call.first; y < call.last; ++y) {
-      const Epilogue end = at_row(call.end, static_cast<std::size_t>(y - call.first));
+    Epilogue end = call.end;
+    for (int y = call.first; y < call.last; ++y, next_row(end)) {
       for (int x = 0; x < s_.ow; ++x) {
         float sums[PANEL] = {};
         for (int o = 0; o < panel.channels; ++o) {

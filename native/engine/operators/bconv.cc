@@ -69,9 +69,9 @@ class BConvStep final : public FusedStep {
     image.clear_border(op_.output);
     const Codes codes{image.codes(codes_, 0, 0), image.forms().code(codes_).row()};
     void* arranged = image.arranged();
-    for (int pass = 0; pass < bconv_->passes(); ++pass) {
-      image.parallel(bconv_->tasks(pass), [&](int task, int worker) {
-        bconv_->arrange(pass, task, codes, arranged, image.scratch(worker));
+    if (bconv_->arranges()) {
+      image.for_rows(out().h, [&](int first, int last, int worker) {
+        bconv_->arrange(first, last, codes, arranged, image.scratch(worker));
       });
     }
     image.for_panels(panels(), out().h, [&](int panel, int first, int last, int worker) {

@@ -6,8 +6,8 @@
 // bit is 1, -1 where it is 0. Then the epilogue.
 //
 // A kernel prepares its operands itself. `make` lays out the weights; arrange() turns the codes of an image into what
-// the kernel reads, in passes of tasks that threads may take in any order; run() multiplies. A kernel that reads codes
-// where they lie has no passes.
+// the kernel reads, by output rows that threads may take in any pieces and order; run() multiplies. A kernel that reads
+// codes where they lie arranges nothing.
 #pragma once
 
 #include <cstdint>
@@ -69,9 +69,9 @@ class BConv {
 
   virtual std::size_t arranged_bytes() const { return 0; }
   virtual std::size_t scratch_bytes() const { return 0; }
-  virtual int passes() const { return 0; }
-  virtual int tasks(int) const { return 0; }
-  virtual void arrange(int /*pass*/, int /*task*/, const Codes&, void* /*arranged*/, void* /*scratch*/) const {}
+  virtual bool arranges() const { return false; }
+  // What output rows [first, last) read, as far as no other rows' piece arranges it.
+  virtual void arrange(int /*first*/, int /*last*/, const Codes&, void* /*arranged*/, void* /*scratch*/) const {}
   virtual void run(const BConvCall& call) const = 0;
   // Outputs that a call should make where the caller has the choice: more leave the cache, fewer repeat work.
   virtual std::size_t best_outputs() const { return std::size_t{1} << 13; }

@@ -86,7 +86,7 @@ class Waiting {
     while (count > 0) {
       if (x_ == columns_) {
         x_ = 0;
-        end_ = at_row(end_, 1);
+        next_row(end_);
       }
       const std::size_t stop = x_ + count < columns_ ? x_ + count : columns_;
       finish_row(stop < width_ ? stop : width_);
