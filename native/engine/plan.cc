@@ -93,7 +93,8 @@ void Plan::assign_codes(const Model& model) {
 void Plan::check(const Model& model, const Limits& limits) {
   std::uint64_t weights = 0, operations = 0;
   for (std::size_t k = 0; k < steps_.size(); ++k) {
-    operations += model.values[z(model.operators[k].output)].elements() + steps_[k]->macs();
+    macs_.push_back(steps_[k]->macs());
+    operations += model.values[z(model.operators[k].output)].elements() + macs_.back();
     if (!is_run_[k]) continue;
     const Sizes sizes = steps_[k]->sizes();
     weights += sizes.weights;

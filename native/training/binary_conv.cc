@@ -21,7 +21,7 @@ std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
 // Of dense codes: every group's channels side by side.
 CodeLayout layout_of(const BatchShape& s) {
-  CodeLayout layout{words_of(s.in), {}, false};
+  CodeLayout layout{words_of(s.in), s.in, {}, false};
   for (int g = 0; g < s.groups; ++g) layout.groups.push_back({{s.ins().first(g), s.ins().size(g)}});
   return layout;
 }

@@ -45,12 +45,13 @@ class Problem:
             for i, o in zip(ins, outs, strict=True)
         ]
         self.runs = runs or [[(group.start, len(group))] for group in ins]
-        self.codes = packed(self._spread())
+        used = max(first + count for group in self.runs for first, count in group)
+        self.used = used + (int(rng.integers(0, 70)) if runs else 0)
+        self.codes = packed(self.spread())
 
-    def _spread(self) -> np.ndarray:
-        """The channels' bits where the runs have them."""
-        end = max(first + count for group in self.runs for first, count in group)
-        to = np.zeros((*self.bits.shape[:2], end), np.int64)
+    def spread(self) -> np.ndarray:
+        """The channels' bits where the runs have them, among bits of others."""
+        to = np.random.default_rng(self.case.seed + 3).integers(0, 2, (*self.bits.shape[:2], self.used))
         for group, channels in zip(self.runs, groups_of(self.case.inputs, self.case.groups), strict=True):
             at = channels.start
             for first, count in group:
@@ -68,6 +69,7 @@ class Problem:
         native.bconv(
             name,
             self.codes,
+            self.used,
             self.runs,
             case.inputs,
             np.concatenate(words),
@@ -104,6 +106,16 @@ def test_kernels_equal_the_reference(name, case):
 @every_kernel
 @given(case=cases(200))
 @thorough
+def test_a_part_of_the_channels_alone(name, case):
+    """The first channels of a wider value: what lies behind them in the same word is not theirs."""
+    case = replace(fitting(name, case), groups=1, has_border=True)
+    problem = Problem(case, runs=[[(0, case.inputs)]])
+    assert_same(problem.run(name), problem.run("reference"))
+
+
+@every_kernel
+@given(case=cases(200))
+@thorough
 def test_channels_may_lie_anywhere(name, case):
     """Runs of bits: from any one on, in several pieces, the same for several groups, in words of a wider position."""
     rng = np.random.default_rng(case.seed + 2)
@@ -123,7 +135,7 @@ def test_channels_may_lie_anywhere(name, case):
     for first, group in zip(runs, groups_of(case.inputs, case.groups), strict=True):
         if runs.index(first) != runs[::-1].index(first):  # groups that share their runs share their bits
             problem.bits[..., group.start : group.stop] = problem.bits[..., : len(group)]
-    problem.codes = packed(problem._spread())
+    problem.codes = packed(problem.spread())
     assert_same(problem.run(name), problem.run("reference"))
 
 
@@ -181,7 +193,7 @@ def test_any_rows_give_the_whole(name):
             ends.shortcut[...] = shortcut[first:last]
             words = np.concatenate([packed(weight.transpose(0, 2, 3, 1)).ravel() for weight in whole.weights])
             arguments = {"zero_one": False, "has_border": True, "end": ends.given()}
-            native.bconv(name, whole.codes, whole.runs, 100, words, **part.case.geometry(), **arguments)
+            native.bconv(name, whole.codes, 100, whole.runs, 100, words, **part.case.geometry(), **arguments)
             assert_same(ends.results(), (out[first:last], codes[first:last]))
 
 
@@ -203,7 +215,7 @@ WRONG = {
 def test_wrong_sizes_are_refused(message):
     problem = Problem(Case(64, 32, 6, 7))
     words = packed(problem.weights[0].transpose(0, 2, 3, 1)).ravel()
-    right = {"name": "portable", "codes": problem.codes, "runs": problem.runs, "inputs": 64, "weights": words}
+    right = {"name": "portable", "codes": problem.codes, "bits": 64, "runs": problem.runs, "inputs": 64, "weights": words}
     right |= problem.case.geometry() | {"zero_one": False, "has_border": True, "end": {}}
     native.bconv(**right)
     with pytest.raises(ValueError, match=message):

@@ -96,7 +96,7 @@ class BConvStep final : public FusedStep {
     const Source& source = forms.source(op_.inputs[0]);
     const std::vector<Run> itself = {{0, shape_.in}};
     const std::vector<Run>& runs = form.value == source.value ? source.runs : itself;
-    CodeLayout layout{form.words(), {}, true};
+    CodeLayout layout{form.words(), form.bits(), {}, true};
     for (int g = 0; g < shape_.groups; ++g) {
       std::vector<BitRun> bits;
       int first = shape_.ins().first(g), left = shape_.ins().size(g);

@@ -26,10 +26,11 @@ struct BitRun {
   bool operator==(const BitRun& other) const { return first == other.first && count == other.count; }
 };
 
-// Where codes are: at each position so many words; of each group the runs that hold its channels, one after the other.
-// Bits that belong to nothing are 0.
+// Where codes are: at each position so many words, whose first `bits` are somebody's and whose others are 0; of each
+// group the runs that hold its channels, one after the other.
 struct CodeLayout {
   std::size_t words;
+  int bits;
   std::vector<std::vector<BitRun>> groups;
   bool has_border;  // zeros all around the image, as far as windows reach: it may be read in place
 };

@@ -56,7 +56,7 @@ class WordsBConv final : public BConv {
     return arranged_words_ * sizeof(std::uint64_t) + ones_ * sizeof(std::int32_t);
   }
   std::size_t scratch_bytes() const override { return words_scratch(s_); }
-  bool arranges() const override { return !is_in_place_ || s_.zero_one; }
+  bool arranges() const override { return !is_in_place_ || merges() || s_.zero_one; }
 
   void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -66,8 +66,7 @@ class WordsBConv final : public BConv {
         continue;
       }
       if (!is_in_place_) {
-        const int end = last == s_.oh ? s_.rows() : last * s_.sh;
-        for (int row = std::min(first * s_.sh, s_.rows()); row < std::min(end, s_.rows()); ++row) {
+        for (int row = std::min(first * s_.sh, s_.rows()); row < own_rows(last); ++row) {
           gather_row(g, row, codes, words_at(arranged) + groups_[g].codes_at + z(row) * line_words(g));
         }
       }
@@ -114,6 +113,8 @@ class WordsBConv final : public BConv {
   };
 
   bool merges() const { return per_word_ > 1; }
+  // Where the rows end that a piece up to output row `last` arranges.
+  int own_rows(int last) const { return last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows()); }
   std::size_t line_words(std::size_t g) const { return z(s_.columns()) * words_of(groups_[g].in); }
   static std::uint64_t* words_at(void* arranged) { return static_cast<std::uint64_t*>(arranged); }
 
@@ -123,18 +124,23 @@ class WordsBConv final : public BConv {
   const std::int32_t* ones_of(const void* arranged) const { return ones_of(const_cast<void*>(arranged)); }
 
   Place place_of(const Group& group, const Codes& codes, const void* arranged) const {
-    if (is_in_place_) return {codes.at - z(s_.ph) * codes.row - z(s_.pw) * layout_.words, codes.row};
     const auto* words = static_cast<const std::uint64_t*>(arranged);
     if (merges()) return {words + group.windows_at, z(s_.ow) * z(group.words)};
+    if (is_in_place_) return {corner(codes), codes.row};
     return {words + group.codes_at, z(s_.columns()) * z(group.words)};
+  }
+
+  // The first tap of the first output, where codes are read in place.
+  const std::uint64_t* corner(const Codes& codes) const {
+    return codes.at - z(s_.ph) * codes.row - z(s_.pw) * layout_.words;
   }
 
   void place_codes() {
     const Groups ins = s_.ins();
     constexpr std::size_t line = CACHE_LINE / sizeof(std::uint64_t);
     const int window_words = (s_.taps() + per_word_ - 1) / per_word_;
-    is_in_place_ = layout_.has_border && !merges() && s_.groups == 1 && words_of(s_.in) == layout_.words &&
-                   layout_.groups[0].size() == 1 && layout_.groups[0][0].first == 0;
+    const std::vector<BitRun> all = {{0, layout_.bits}};
+    is_in_place_ = layout_.has_border && s_.groups == 1 && layout_.groups[0] == all && words_of(s_.in) == layout_.words;
     for (int g = 0; g < s_.groups; ++g) {
       const std::size_t words = words_of(ins.size(g));
       Group group{ins.size(g), merges() ? window_words : static_cast<int>(words), arranged_words_, 0, false, ones_};
@@ -209,11 +215,11 @@ class WordsBConv final : public BConv {
     std::fill_n(to + left + inside, line_words(g) - left - inside, 0);
   }
 
-  // Rows y * sh and on, of as many as a window has, in scratch: those that stay are moved up.
-  const std::uint64_t* gather_window(std::size_t g, int y, int first, const Codes& codes, void* scratch) const {
+  // Rows y * sh and on, of as many as a window has, in scratch: those that stay from the row before are moved up.
+  const std::uint64_t* gather_window(std::size_t g, int y, bool is_first, const Codes& codes, void* scratch) const {
     auto* rows = static_cast<std::uint64_t*>(scratch);
     const std::size_t line = line_words(g);
-    const int stay = y > first ? std::max(0, s_.kh - s_.sh) : 0;
+    const int stay = is_first ? 0 : std::max(0, s_.kh - s_.sh);
     if (stay > 0) std::copy_n(rows + z(s_.sh) * line, z(stay) * line, rows);
     for (int k = stay; k < s_.kh; ++k) gather_row(g, y * s_.sh + k, codes, rows + z(k) * line);
     return rows;
@@ -222,9 +228,10 @@ class WordsBConv final : public BConv {
   // The windows of output rows, and the ones in each.
   void merge_windows(std::size_t g, int first, int last, const Codes& codes, void* arranged, void* scratch) const {
     const Group& group = groups_[g];
-    const std::size_t columns = z(s_.columns());
+    const std::size_t columns = is_in_place_ ? codes.row : z(s_.columns());
     for (int y = first; y < last; ++y) {
-      const std::uint64_t* from = gather_window(g, y, first, codes, scratch);
+      const std::uint64_t* from =
+          is_in_place_ ? corner(codes) + z(y * s_.sh) * codes.row : gather_window(g, y, y == first, codes, scratch);
       std::uint64_t* to = words_at(arranged) + group.windows_at + z(y) * z(s_.ow) * z(group.words);
       switch (s_.kh == 3 && s_.kw == 3 ? per_word_ : 0) {  // 3x3 taps lie in 5, 3, 2 words or 1
         case 2:
@@ -284,9 +291,11 @@ class WordsBConv final : public BConv {
     const Group& group = groups_[g];
     OnesRow row{nullptr, line_words(g), group.words, s_.kh, s_.kw, s_.sw, s_.ow, ones_columns(scratch), nullptr};
     if (is_in_place_) row.row_stride = codes.row;
+    const Place place = place_of(group, codes, arranged);
     for (int y = first; y < last; ++y) {
-      row.in = is_in_place_ ? place_of(group, codes, arranged).at + z(y * s_.sh) * codes.row
-                            : gather_window(g, y, first, codes, scratch);
+      // Rows below are another piece's: it may not have come to them yet.
+      const bool is_there = is_in_place_ || y * s_.sh + s_.kh <= own_rows(last);
+      row.in = is_there ? place.at + z(y * s_.sh) * place.row : gather_window(g, y, true, codes, scratch);
       row.ones = ones_of(arranged) + group.ones_at + z(y) * z(s_.ow);
       kernels_.ones(row);
     }

@@ -88,19 +88,20 @@ void conv(const std::string& name, const Packed<float, -1, -1, -1>& image, const
 
 using Runs = std::vector<std::vector<Pair>>;
 
-void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& codes, const Runs& runs, int inputs,
+void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& codes, int bits, const Runs& runs, int inputs,
            const Packed<std::uint64_t, -1>& weights, int channels, int groups, Pair kernel, Pair stride, Pair padding,
            Pair size, bool zero_one, bool has_border, Pair rows, const nb::dict& end) {
   const BConvShape s{
       shape_of(extent(codes, 0), extent(codes, 1), inputs, channels, groups, kernel, stride, padding, size), zero_one};
   require(weights.shape(0) == weight_words(s), "weights must be [out][kh][kw][words of a group's inputs]");
-  CodeLayout layout{codes.shape(2), {}, has_border};
+  CodeLayout layout{codes.shape(2), bits, {}, has_border};
+  require(bits >= 1 && bits <= static_cast<int>(64 * layout.words), "bits must fit the words");
   require(runs.size() == static_cast<std::size_t>(groups), "runs must be those of each group");
   for (int g = 0; g < groups; ++g) {
     int total = 0;
     layout.groups.emplace_back();
     for (const Pair& run : runs[static_cast<std::size_t>(g)]) {
-      require(run[0] >= 0 && run[1] >= 1 && run[0] + run[1] <= static_cast<int>(64 * layout.words), "a run is outside");
+      require(run[0] >= 0 && run[1] >= 1 && run[0] + run[1] <= bits, "a run is outside");
       layout.groups.back().push_back({run[0], run[1]});
       total += run[1];
     }
@@ -171,7 +172,7 @@ void bind_convolutions(nb::module_& m) {
   m.def("conv", &conv, "name"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "channels"_a,
         "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "rows"_a, "end"_a,
         "Real convolution of output rows [first, last) by a kernel, or by the reference.");
-  m.def("bconv", &bconv, "name"_a, "codes"_a.noconvert(), "runs"_a, "inputs"_a, "weights"_a.noconvert(), nb::kw_only(),
+  m.def("bconv", &bconv, "name"_a, "codes"_a.noconvert(), "bits"_a, "runs"_a, "inputs"_a, "weights"_a.noconvert(), nb::kw_only(),
         "channels"_a, "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "zero_one"_a, "has_border"_a, "rows"_a,
         "end"_a, "Binary convolution likewise; runs: of each group the (first bit, count) that hold its channels.");
   m.def("stem", &stem, "name"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "channels"_a,
