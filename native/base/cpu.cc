@@ -58,11 +58,14 @@ struct Isa {
 constexpr Features MORE_AVX512 =
     feature::avx512_vnni | feature::avx512_vpopcntdq | feature::avx512_bitalg | feature::avx_vnni;
 
-// Best first. amx_emulated runs the AMX kernels with their tiles in plain C++; nothing chooses it but FTBNN_ISA.
+// Best first. In builds for tests, amx_emulated runs the AMX kernels with their tiles in plain C++; nothing chooses it
+// but FTBNN_ISA.
 constexpr Isa table[] = {
     {"amx", AVX512 | feature::amx_tile | feature::amx_int8, MORE_AVX512 | feature::avx512_bf16 | feature::amx_bf16,
      false},
+#if defined(FTBNN_TESTS)
     {"amx_emulated", AVX512, MORE_AVX512 | feature::avx512_bf16 | feature::emulated_tiles, true},
+#endif
     {"avx512bf16", AVX512 | feature::avx512_bf16, MORE_AVX512, false},
     {"avx512", AVX512, MORE_AVX512, false},
     {"avx2", AVX2, feature::avx_vnni, false},

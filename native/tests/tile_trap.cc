@@ -1,7 +1,7 @@
 #include "tests/tile_trap.h"
 
 #include "base/cpu.h"
-#include "base/tiles.h"
+#include "tests/emulated/tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <signal.h>

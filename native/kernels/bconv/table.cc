@@ -13,7 +13,9 @@ const Table<BConvKernels>& bconv_table() {
   static const Table<BConvKernels> table = {
 #if defined(__x86_64__)
       {"amx", AVX512 | feature::amx_tile | feature::amx_int8, by_tiles<tiles__amx>()},
+#if defined(FTBNN_TESTS)
       {"amx_emulated", AVX512 | feature::emulated_tiles, by_tiles<tiles__amx_emulated>()},
+#endif
       {"avx512", AVX512 | feature::avx512_vpopcntdq, by_words<words__avx512>()},
       {"avx2", AVX2, by_words<words__avx2>()},
 #endif

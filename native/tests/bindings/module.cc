@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "base/text.h"
-#include "base/tiles.h"
 #include "kernels/bconv/bconv.h"
 #include "kernels/between/between.h"
 #include "kernels/block/block.h"
@@ -15,6 +14,7 @@
 #include "kernels/pool/pool.h"
 #include "kernels/stem/stem.h"
 #include "tests/bindings/arrays.h"
+#include "tests/emulated/tiles.h"
 #include "tests/tile_trap.h"
 
 namespace nb = nanobind;
@@ -54,8 +54,9 @@ void multiply(bool emulated, const std::string& kind, const Packed<std::uint8_t,
   require(a.shape(1) == 4 * k && b.shape(1) == 4 * n && c.shape(0) == m && c.shape(1) == 4 * n,
           "a must be [m][4 k], b [k][4 n], c [m][4 n]");
   require(m >= 1 && m <= 16 && n >= 1 && n <= 16 && k >= 1 && k <= 16, "tiles have 1 to 16 rows and dwords");
-  tile_product(emulated, static_cast<TileDot>(found - std::begin(names)), static_cast<int>(m), static_cast<int>(n),
-               static_cast<int>(k), a.data(), b.data(), c.data());
+  const auto product = emulated ? tile_product<EmulatedTiles> : tile_product<Tiles>;
+  product(static_cast<TileDot>(found - std::begin(names)), static_cast<int>(m), static_cast<int>(n),
+          static_cast<int>(k), a.data(), b.data(), c.data());
 }
 
 // The rows that a CPU with these features would use, by family.
