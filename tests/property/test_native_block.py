@@ -22,9 +22,7 @@ GRADIENT_TOLERANCE = {"portable": 1e-4, "avx2": 1e-4, "avx512": 1e-4}
 # gy is rounded to bf16: at most 2^-9 of every summand, so of a sum at most 2^-9 of the sum of magnitudes. Relative to
 # the largest gradient of a tensor, sums that cancel lose more; these sizes stay below 4 %.
 BF16_TOLERANCE = 4e-2
-KNOWN = _native.capabilities()["isas"]
-TILES = ["amx_emulated"] if "avx512" in KNOWN else []
-ISAS = [*TILES, *KNOWN]
+ISAS = _native.capabilities()["isas"]
 
 
 @pytest.fixture(params=ISAS)
@@ -290,8 +288,8 @@ def block_of(channels, groups=1):
 
 
 def step(threads):
-    """Output and gradients of one step of a block, with its statistics. Gradients in bytes: tiles have none, so these
-    come from one kernel."""
+    """Output and gradients of one step of a block, with its statistics. Gradients are made of bytes, whose sums are
+    integers: those of floats depend on their order."""
     torch.manual_seed(0)
     block = block_of(70, groups=3)
     x = torch.randn(33, 70, 5, 6).requires_grad_()
@@ -307,14 +305,13 @@ def step(threads):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("isa", TILES)
-def test_tiles_change_no_bit_of_a_step(isa, threads, monkeypatch):
+def test_no_isa_changes_a_bit_of_a_step(threads, monkeypatch):
     results = []
-    for name in (isa, next(name for name in KNOWN if name != "amx")):
+    for name in ISAS:
         monkeypatch.setenv("FTBNN_ISA", name)
-        assert (_native.capabilities()["kernels"]["bconv"] == name) == (name == isa)
         results.append(step(threads))
-    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+    for other in results[1:]:
+        assert all(torch.equal(*pair) for pair in zip(results[0], other, strict=True))
 
 
 @pytest.mark.parametrize("threads", [2, 3])
