@@ -57,15 +57,15 @@ def test_a_value_that_nobody_reads_has_a_place():
 
 
 def test_a_small_file_does_not_ask_for_gigabytes():
-    """One megabyte of bits is a hundred once each of its groups has its words; what is more than allowed is refused."""
+    """One megabyte of bits is many once each of its groups has its words; what is more than allowed is refused."""
     image, out = Value(4096, 1, 1), Value(4096, 1, 1)
     window = Window((63, 31), (1, 1), (31, 15))
     bits = (np.zeros((4096, 1, 63, 31), bool),)
     conv = BinaryConv("b", (image,), out, window=window, groups=4096, zero_one=True, positive=bits)
     data = encode(Graph(image, out, (conv,)), replace(INFO, mean=(0.0,) * 4096, std=(1.0,) * 4096))
     assert load(data, max_bytes=1 << 27, threads=1)(np.ones((1, 4096, 1, 1), np.float32)).sum() == -4096
-    with pytest.raises(FormatError, match=r"would take \d+ bytes of memory, more than the 67108864 that are allowed"):
-        load(data, max_bytes=1 << 26)
+    with pytest.raises(FormatError, match=r"would take \d+ bytes of memory, more than the 16777216 that are allowed"):
+        load(data, max_bytes=1 << 24)
 
 
 def tiny():
