@@ -217,16 +217,16 @@ def test_signs_that_another_module_takes_are_exported(tmp_path, monkeypatch):
 WITHOUT_EXTENSION = """
 import sys
 sys.modules["ftbnn._native"] = None
+import ftbnn
+nn = ftbnn.nn
 import torch
-from ftbnn import nn
-from ftbnn.budget import count
 from ftbnn.errors import UserError
 
 network = torch.nn.Sequential(
     nn.PurifiedStem(3, 8), nn.Bridge(8, 12), nn.DuplicateReduction(12, groups=3, act="fprelu", follows_relu=False),
     nn.BasicBlock(24, act="relu", follows_relu=False), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
     torch.nn.Linear(24, 3))
-assert count(network, (3, 16, 16)).bops > 0
+assert ftbnn.count(network, (3, 16, 16)).bops > 0
 optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
 images, labels, losses = torch.randn(6, 3, 16, 16), torch.arange(6) % 3, []
 for _ in range(10):

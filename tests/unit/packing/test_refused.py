@@ -81,6 +81,27 @@ def test_what_cannot_be_exported_is_named_in_one_line(module, message):
     assert str(caught.value).startswith("cannot export ")
 
 
+ELSEWHERE = {
+    "gelu": nn.GELU(),
+    "softmax": nn.Softmax(1),
+    "layer_norm": nn.LayerNorm([4, 6, 6]),
+    "group_norm": nn.GroupNorm(2, 4),
+    "transposed": nn.ConvTranspose2d(4, 4, 2),
+    "dilation": BConv(4, 4, dilation=2, input=Sign()),
+    "upsample": nn.Upsample(scale_factor=2),
+    "pixel": in_row(nn.PixelUnshuffle(2), nn.ReLU()),
+    "moves": in_row(nn.Flatten(), nn.Linear(144, 16), nn.Unflatten(1, (1, 4, 4)), nn.ReLU()),
+    "two tensors": Forward(lambda _, x: x * torch.sigmoid(x)),
+}
+
+
+@pytest.mark.parametrize("what", ELSEWHERE)
+def test_errors_name_the_page_and_the_other_format(what):
+    with pytest.raises(ExportError, match=what) as caught:
+        build_graph(ELSEWHERE[what], torch.randn(1, 4, 6, 6))
+    assert str(caught.value).endswith("(docs/export.md says what a .ftbnn file holds; ONNX holds more)")
+
+
 @pytest.mark.parametrize("x", [torch.zeros(3, 8, 8), torch.zeros(1, 3, 8, 8, dtype=torch.uint8)])
 def test_an_example_that_is_no_batch_of_images_is_refused(x):
     with pytest.raises(UserError, match="float32 batch of images"):
