@@ -8,7 +8,7 @@ A rule is data: an operator takes its name and numbers, so that every backend co
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -35,7 +35,7 @@ class Rule(ABC):
 
     @property
     def numbers(self) -> list[float]:
-        return [float(number) for number in astuple(self)]
+        return [float(number) for number in vars(self).values()]  # of its fields, in their order
 
     @abstractmethod
     def primitive(self, x: Tensor) -> Tensor:

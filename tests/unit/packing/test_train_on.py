@@ -1,6 +1,7 @@
 """A file goes back into a network: the same function, with BatchNorms that know their inputs."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from torch import nn
 from ftbnn.errors import UserError
 from ftbnn.models import build
 from ftbnn.nn import BConv, Sign, sign
+from ftbnn.nn.methods.reactnet import RPReLU, RSign
 from ftbnn.packing import pack
+from ftbnn.packing.graph import Epilogue, Pointwise, Value
 from ftbnn.packing.read import read_graph
 from ftbnn.packing.restore import restore
 
@@ -126,6 +129,35 @@ def test_a_network_of_a_user_comes_back(tmp_path):
     assert restore(fresh, graph, "it", [x]) == []
     with torch.no_grad():
         assert torch.allclose(fresh.eval()(x), trained.eval()(x), rtol=1e-4, atol=1e-4)
+
+
+def test_thresholds_and_knees_of_a_user_come_back(tmp_path):
+    """Signs that stand alone, and an addition behind a slope."""
+
+    def network():
+        layers = [nn.Conv2d(3, 8, 3), RSign(8), BConv(8, 8, groups=3), nn.BatchNorm2d(8), RPReLU(8), RSign(8)]
+        return nn.Sequential(*layers, BConv(8, 8), nn.BatchNorm2d(8), nn.Hardtanh())
+
+    trained, fresh, x = randomise(network()), network(), torch.randn(4, 3, 9, 9)
+    assert restore(fresh, packed(trained, x, tmp_path / "network.ftbnn"), "it", [x]) == []
+    torch.testing.assert_close(fresh[1].bias, trained[1].bias)
+    torch.testing.assert_close(fresh[4].after, trained[4].after)
+    with torch.no_grad():
+        assert torch.allclose(fresh.eval()(x), trained.eval()(x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_file_whose_additions_stand_alone_is_of_the_same_network(tmp_path):
+    """As files of version 1 have it: what is added behind a non-linearity was an operator of its own."""
+    parts = {"conv": nn.Conv2d(3, 4, 3), "offset": nn.Parameter(torch.randn(4, 1, 1)), "head": nn.Conv2d(4, 2, 1)}
+    network = Forward(lambda m, x: m.head(torch.relu(m.conv(x)) + m.offset), **parts)
+    x = torch.randn(2, 3, 6, 6)
+    pack(network, x, tmp_path / "network.ftbnn")
+    graph = read_graph(tmp_path / "network.ftbnn")
+    conv, head = graph.operators
+    between = Value(conv.output.channels, conv.output.height, conv.output.width)
+    after = Pointwise("add", (between,), conv.output, Epilogue(shift=conv.epilogue.after))
+    conv.epilogue, conv.output = replace(conv.epilogue, after=None), between
+    assert restore(network, replace(graph, operators=(conv, after, head)), "it") == []
 
 
 def test_what_cannot_be_written_back_is_said(tmp_path):
