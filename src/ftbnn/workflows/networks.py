@@ -75,8 +75,13 @@ def count_named(
 ) -> Budget:
     """The budget of a network of the registry, or of one's own (`FILE.py:FACTORY`). None means the model's default."""
     check_positive(image_size=image_size, classes=classes, in_channels=in_channels, width=width)
-    settings: dict[str, Any] = {"classes": classes, "in_channels": in_channels, "stem": stem, "width": width}
-    settings["method"] = method
+    settings: dict[str, Any] = {
+        "classes": classes,
+        "in_channels": in_channels,
+        "stem": stem,
+        "width": width,
+        "method": method,
+    }
     with skeleton():
         if is_own(model):
             return _count(load_own(model, **settings), in_channels or 3, image_size or 224, rule)

@@ -279,11 +279,11 @@ def test_one_file_and_one_row_name_a_method():
     folder = SOURCES / "nn" / "methods"
     files = [path for path in folder.glob("*.py") if path.stem != "__init__"]
     assert {"irnet", "reactnet"} <= {path.stem for path in files}
+    names = {path: set(names_in(path)) for path in SOURCES.rglob("*.py")}
     for file in files:
         own = {node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)}
         own |= {file.stem, file.stem.upper()}
-        naming = {path for path in SOURCES.rglob("*.py") if own & set(names_in(path))}
-        assert naming == {file, folder / "__init__.py"}
+        assert {path for path, found in names.items() if own & found} == {file, folder / "__init__.py"}
 
 
 def test_a_bare_sign_and_convolution_of_a_users_network_train_natively(monkeypatch):
