@@ -41,8 +41,8 @@ struct CodeForm {
   std::size_t words() const { return (panel_count(channels) + 1) / 2; }
   // Up to the last channel's.
   int bits() const {
-    const int before = static_cast<int>(panel_count({channels.first(channels.groups - 1), channels.groups - 1}));
-    return channels.groups == 1 ? channels.channels : before * PANEL + channels.largest();
+    const int panels = (channels.size(0) + PANEL - 1) / PANEL;  // of every group before the last
+    return (channels.groups - 1) * panels * PANEL + channels.largest();
   }
   std::size_t row() const { return static_cast<std::size_t>(border.columns) * words(); }
   std::uint64_t size() const { return std::uint64_t{row()} * static_cast<std::uint64_t>(border.rows); }
