@@ -48,9 +48,7 @@ class Case:
     def size(self) -> tuple[int, int]:
         """Output rows and columns."""
         image, kernel, stride, padding = (self.h, self.w), self.kernel, self.stride, self.padding
-        high, wide = (
-            (image[k] + 2 * padding[k] - kernel[k]) // stride[k] + 1 + self.extra[k] for k in range(2)
-        )
+        high, wide = ((image[k] + 2 * padding[k] - kernel[k]) // stride[k] + 1 + self.extra[k] for k in range(2))
         return high, wide
 
     @property
@@ -184,10 +182,7 @@ def windows(image: np.ndarray, case: Case) -> np.ndarray:
     below, beside = max(0, (oh - 1) * sy + kh - py - case.h), max(0, (ow - 1) * sx + kw - px - case.w)
     padded = np.pad(image, ((py, below), (px, beside), (0, 0)))
     return np.stack(
-        [
-            np.stack([padded[y * sy : y * sy + kh, x * sx : x * sx + kw] for x in range(ow)])
-            for y in range(*case.rows)
-        ]
+        [np.stack([padded[y * sy : y * sy + kh, x * sx : x * sx + kw] for x in range(ow)]) for y in range(*case.rows)]
     )
 
 

@@ -215,7 +215,14 @@ WRONG = {
 def test_wrong_sizes_are_refused(message):
     problem = Problem(Case(64, 32, 6, 7))
     words = packed(problem.weights[0].transpose(0, 2, 3, 1)).ravel()
-    right = {"name": "portable", "codes": problem.codes, "bits": 64, "runs": problem.runs, "inputs": 64, "weights": words}
+    right = {
+        "name": "portable",
+        "codes": problem.codes,
+        "bits": 64,
+        "runs": problem.runs,
+        "inputs": 64,
+        "weights": words,
+    }
     right |= problem.case.geometry() | {"zero_one": False, "has_border": True, "end": {}}
     native.bconv(**right)
     with pytest.raises(ValueError, match=message):

@@ -31,9 +31,7 @@ class Problem:
     def run(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         ends, geometry = Ends(self.case), self.case.geometry()
         del geometry["groups"]
-        done = native.stem(
-            name, self.image, self.weights.ravel(), **geometry, pixel=self.pixel, end=ends.given()
-        )
+        done = native.stem(name, self.image, self.weights.ravel(), **geometry, pixel=self.pixel, end=ends.given())
         assert done
         return ends.results()
 

@@ -48,7 +48,7 @@ class BConvStep final : public FusedStep {
 
   Sizes sizes() const override {
     const Sizes numbers = FusedStep::sizes(), own = kernels_.sizes(shape_);
-    return {numbers.weights + own.weights, own.arranged, own.scratch};
+    return {numbers.weights + own.weights, own.arranged, own.scratch, weight_words(shape_) * sizeof(std::uint64_t)};
   }
 
   void prepare(const Forms& forms) override {

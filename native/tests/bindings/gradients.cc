@@ -72,9 +72,9 @@ void conv_gradients(const std::string& name, const Sizes12& sizes, Address gy, A
             to_weight, kernels, team);
 }
 
-int run_tasks(int threads, int count, int failing) {
+int run_tasks(int threads, int count, int failing, Address launcher) {
   std::atomic<int> done{0};
-  Team team(threads);
+  Team team(threads, reinterpret_cast<Team::Launch>(launcher));
   team.run(count, [&](int task) {
     if (failing != 0 && task % failing == 0) throw std::bad_alloc();
     ++done;
@@ -92,6 +92,6 @@ void bind_gradients(nb::module_& m) {
         "inside"_a = 0, "gx"_a = 0, "codes"_a = 0, "zero_one"_a = false, "bound"_a = 0.0F, "gw"_a = 0, "gtail"_a = 0,
         "threads"_a = 1,
         "Both gradients, or one; gx is added to. Addresses; shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups.");
-  m.def("run_tasks", &run_tasks, "threads"_a, "count"_a, "failing"_a,
+  m.def("run_tasks", &run_tasks, "threads"_a, "count"_a, "failing"_a, "launcher"_a = 0,
         "Runs tasks; those whose numbers are multiples of `failing` (0: none) run out of memory.");
 }

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from ftbnn import _native_tests as native
 from ftbnn.errors import UserError
 from ftbnn.models import build
 from ftbnn.nn import (
@@ -23,7 +24,7 @@ from ftbnn.nn import (
 )
 from ftbnn.nn.native import Block, repeat
 from ftbnn.nn.native.block import listening
-from ftbnn.nn.native.core import SMALL_BYTES, empty
+from ftbnn.nn.native.core import SMALL_BYTES, empty, launcher
 from ftbnn.nn.native.norm import NORM
 from ftbnn.tracing import Recorder
 
@@ -96,13 +97,13 @@ def test_gradients_in_bytes_are_near_and_everything_else_is_the_same(monkeypatch
     assert all(value == 0 for path, value in off.items() if path.startswith(("fc.", "stage4.3.norm")))
 
 
+@pytest.mark.parametrize("start", [0, launcher()], ids=["ours", "PyTorch's"])
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_a_task_that_runs_out_of_memory_is_an_error_of_its_caller(threads):
-    native = pytest.importorskip("ftbnn._native_tests")
+def test_a_task_that_runs_out_of_memory_is_an_error_of_its_caller(threads, start):
     for _ in range(20):
         with pytest.raises(MemoryError):
-            native.run_tasks(threads, 40, 7)
-        assert native.run_tasks(threads, 40, 0) == 40
+            native.run_tasks(threads, 40, 7, start)
+        assert native.run_tasks(threads, 40, 0, start) == 40
 
 
 def test_real_valued_layers_run_in_torch_and_layers_with_hooks_are_called():

@@ -57,9 +57,7 @@ def narrow_bconv(value):
     positive = (np.ones((value.channels, 1, 1, 1), bool),)
     window = g.Window((1, 1), (1, 1), (0, 0))
     output = g.Value(value.channels, value.height, value.width)
-    return g.BConv(
-        "b", (value,), output, window=window, groups=value.channels, zero_one=False, positive=positive
-    )
+    return g.BConv("b", (value,), output, window=window, groups=value.channels, zero_one=False, positive=positive)
 
 
 def spread(value):
