@@ -28,7 +28,7 @@ demo: $(READY)  ## show what the project does
 	@$(BIN)/ftbnn bench net runs/demo --peers torch --batch 1,64 --rounds 3
 
 REPORT := benchmarks/reports/$(shell date +%F)-engine
-ISAS = $(shell $(BIN)/python -c 'from ftbnn import _native; print(*[i for i in _native.isas() if i != "portable"], sep=",")')
+ISAS = $(shell $(BIN)/python -c 'from ftbnn.bench.ours import different_isas; print(*different_isas(), sep=",")')
 
 bench: $(READY)  ## measure the engine beside others (minutes, wants a quiet machine); writes a report
 	@$(BIN)/ftbnn bench conv --report $(REPORT)
@@ -55,7 +55,7 @@ sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and Un
 	@$(BIN)/cmake -S . -B build/sanitize -DFTBNN_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo > /dev/null
 	@$(BIN)/cmake --build build/sanitize --parallel 2 > /dev/null
 	@$(BIN)/python tests/damage_files.py build/sanitize
-	@for isa in $$($(BIN)/python -c 'from ftbnn import _native; print(*_native.isas())'); do \
+	@for isa in $$($(BIN)/python -c 'from ftbnn import _native; print(*_native.capabilities()["isas"])'); do \
 	  echo "-- FTBNN_ISA=$$isa"; FTBNN_ISA=$$isa build/sanitize/damage build/sanitize/*.ftbnn || exit 1; done
 
 format: $(READY)  ## rewrite the sources in the project's style
@@ -70,7 +70,8 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	  { echo "ftbnn needs Python 3.10 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12"; exit 2; }
 	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "== installing ftbnn with its tools into $(VENV) (the first time takes a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,experiments,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  -C cmake.define.FTBNN_TESTS=ON -e '.[train,experiments,dev]'
 	@touch $@
 
 clean:  ## remove what the build made (.venv, build, caches)

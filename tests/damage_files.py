@@ -1,12 +1,13 @@
-"""Small .ftbnn files for damage.cc: between them every operator kind, both codes, uneven groups."""
+"""Small .ftbnn files for damage.cc: between them every operator kind, both codes, uneven groups, all of version 2."""
 
 import sys
 from pathlib import Path
 
 import torch
+from torch import nn
 
-from ftbnn.packing import pack
 from ftbnn.models import build
+from ftbnn.packing import pack
 
 torch.manual_seed(0)
 folder = Path(sys.argv[1])
@@ -18,3 +19,8 @@ for name, options in {
     network = build(name, classes=3, **options).eval()
     images = torch.zeros(1, *((1, 28, 28) if name.startswith("toy") else (3, 32, 32)))
     pack(network, images, folder / f"{name}.ftbnn", class_names=["a", "b", "c"])
+for method in ("reactnet", "irnet"):
+    network = build("ftbnn18", classes=3, width=2, stem="small", method=method).eval()
+    pack(network, torch.zeros(1, 3, 16, 16), folder / f"{method}.ftbnn")
+curves = [nn.Hardswish(), nn.Hardsigmoid(), nn.Sigmoid(), nn.SiLU(), nn.Tanh(), nn.ReLU6()]
+pack(nn.Sequential(*curves), torch.zeros(1, 3, 4, 4), folder / "curves.ftbnn")

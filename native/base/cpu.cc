@@ -58,11 +58,14 @@ struct Isa {
 constexpr Features MORE_AVX512 =
     feature::avx512_vnni | feature::avx512_vpopcntdq | feature::avx512_bitalg | feature::avx_vnni;
 
-// Best first. amx_emulated runs the AMX kernels with their tiles in plain C++; nothing chooses it but FTBNN_ISA.
+// Best first. In builds for tests, amx_emulated runs the AMX kernels with their tiles in plain C++; nothing chooses it
+// but FTBNN_ISA.
 constexpr Isa table[] = {
     {"amx", AVX512 | feature::amx_tile | feature::amx_int8, MORE_AVX512 | feature::avx512_bf16 | feature::amx_bf16,
      false},
+#if defined(FTBNN_TESTS)
     {"amx_emulated", AVX512, MORE_AVX512 | feature::avx512_bf16 | feature::emulated_tiles, true},
+#endif
     {"avx512bf16", AVX512 | feature::avx512_bf16, MORE_AVX512, false},
     {"avx512", AVX512, MORE_AVX512, false},
     {"avx2", AVX2, feature::avx_vnni, false},
@@ -193,18 +196,15 @@ std::string listed(bool all) {
   return text;
 }
 
-const Isa& isa_named(const std::string& name) {
-  if (name.empty()) {
-    for (const Isa& isa : table) {
-      if (!isa.is_for_tests && is_there(isa)) return isa;
-    }
-  }
+// "" is the one that FTBNN_ISA names, or else the best.
+const Isa& isa_named(const std::string& wanted) {
+  const std::string name = wanted.empty() ? forced_isa() : wanted, said = wanted.empty() ? "FTBNN_ISA=" + name : name;
   for (const Isa& isa : table) {
-    if (name != isa.name) continue;
+    if (name.empty() ? isa.is_for_tests : name != isa.name) continue;
     if (is_there(isa)) return isa;
-    throw std::invalid_argument("FTBNN_ISA=" + name + ": this CPU has no " + name + "; it has " + listed(false));
+    if (!name.empty()) throw std::invalid_argument(said + ": this CPU has no " + name + "; it has " + listed(false));
   }
-  throw std::invalid_argument("FTBNN_ISA=" + name + " is not an ISA; choose one of " + listed(true));
+  throw std::invalid_argument(said + " is not an ISA; choose one of " + listed(true));
 }
 
 }  // namespace
@@ -237,12 +237,12 @@ std::vector<std::string> isas() {
   return found;
 }
 
-std::string isa_in_use() { return isa_named(forced_isa()).name; }
+std::string isa_in_use() { return isa_named("").name; }
 
 Features usable_features() { return usable_features(""); }
 
 Features usable_features(const std::string& name) {
-  const Isa& isa = isa_named(name.empty() ? forced_isa() : name);
+  const Isa& isa = isa_named(name);
   return (cpu_features() | feature::emulated_tiles) & (isa.needs | isa.more);
 }
 

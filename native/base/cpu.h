@@ -30,8 +30,8 @@ constexpr Features AVX2 =
     feature::popcnt | feature::fma | feature::f16c | feature::bmi1 | feature::bmi2 | feature::avx2;
 constexpr Features AVX512 = AVX2 | feature::avx512f | feature::avx512dq | feature::avx512bw | feature::avx512vl;
 
-std::string cpu_name();                                    // brand string, or the architecture where there is none
-Features cpu_features();                                   // that the CPU and the operating system both offer
+std::string cpu_name();                                     // brand string, or the architecture where there is none
+Features cpu_features();                                    // that the CPU and the operating system both offer
 std::vector<std::string> feature_names(Features features);  // as /proc/cpuinfo spells them
 
 // ISAs that may run here, best first; portable is always last.

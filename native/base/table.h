@@ -26,7 +26,9 @@ class Table {
  public:
   Table(std::initializer_list<Row<Kernels>> rows) : rows_(rows) {}
 
-  const Row<Kernels>& best(Features usable) const { return best(usable, [](const Kernels&) { return true; }); }
+  const Row<Kernels>& best(Features usable) const {
+    return best(usable, [](const Kernels&) { return true; });
+  }
 
   // The best of those that are good for something.
   template <typename Suits>

@@ -23,7 +23,7 @@ namespace ftbnn {
 namespace {
 
 constexpr int MAX_THREADS = 1024;
-constexpr int SPINS = 4000;        // some tens of microseconds
+constexpr int SPINS = 4000;         // some tens of microseconds
 constexpr int CALLER_SPINS = 1000;  // before the caller lets others have the core: a quota may have stopped a worker
 constexpr std::uint64_t TASK_LIMIT = std::uint64_t{1} << 32;
 

@@ -31,8 +31,8 @@ class ThreadPool {
       return;
     }
     run_erased(
-        count,
-        [](const void* context, int task, int worker) { (*static_cast<const Body*>(context))(task, worker); }, &body);
+        count, [](const void* context, int task, int worker) { (*static_cast<const Body*>(context))(task, worker); },
+        &body);
   }
 
  private:

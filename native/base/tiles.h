@@ -1,4 +1,4 @@
-// Tile registers (AMX), with the same operations in plain C++ for machines that have none.
+// Tile registers (AMX).
 //
 // Eight tiles of up to 16 rows x 64 bytes, numbered at compile time, that belong to the calling thread:
 //
@@ -17,12 +17,11 @@
 // bytes(C) = bytes(B), bytes(A) / 4 = rows(B), and the three tiles differ.
 //
 // int32 sums wrap. bf16 products go to two float sums, one for each j, from k = 0 upwards, fused, rounded to nearest
-// even, denormals taken and given as zero; C += even + odd comes last. EmulatedTiles does all this to the bit, and
-// throws std::logic_error where the instruction would fault.
+// even, denormals taken and given as zero; C += even + odd comes last.
 //
-// Kernels take one of the two classes as a template parameter, so tests run their very code anywhere. Everything here
-// has internal linkage: files of different ISAs never share a copy. Assembly, for GCC 12's intrinsics let stores to
-// what a tile reads be dropped.
+// Kernels take the class as a template parameter, so that tests run their very code on tiles in plain C++
+// (tests/emulated). Everything here has internal linkage: files of different ISAs never share a copy. Assembly, for GCC
+// 12's intrinsics let stores to what a tile reads be dropped.
 #pragma once
 
 #include <cstddef>
@@ -54,57 +53,35 @@ constexpr TileConfig full_tiles() {
 
 enum class TileDot { i8, u8i8, bf16 };
 
-// One product c += a b by Tiles or EmulatedTiles: a [m][k dwords], b [k][n dwords], c [m][n dwords], each of 1 to 16.
-// Tiles need a CPU that has them and a process that may use them.
-void tile_product(bool emulated, TileDot dot, int m, int n, int k, const void* a, const void* b, void* c);
+// One product c += a b: a [m][k dwords], b [k][n dwords], c [m][n dwords], each of 1 to 16.
+template <typename Registers>
+inline void tile_product(TileDot dot, int m, int n, int k, const void* a, const void* b, void* c) {
+  TileConfig config;
+  config.set(0, m, 4 * n);
+  config.set(1, m, 4 * k);
+  config.set(2, k, 4 * n);
+  Registers::configure(config);
+  Registers::template load<0>(c, static_cast<std::size_t>(4 * n));
+  Registers::template load<1>(a, static_cast<std::size_t>(4 * k));
+  Registers::template load<2>(b, static_cast<std::size_t>(4 * n));
+  if (dot == TileDot::i8) {
+    Registers::template dot_i8<0, 1, 2>();
+  } else if (dot == TileDot::u8i8) {
+    Registers::template dot_u8i8<0, 1, 2>();
+  } else {
+    Registers::template dot_bf16<0, 1, 2>();
+  }
+  Registers::template store<0>(c, static_cast<std::size_t>(4 * n));
+  Registers::release();
+}
 
 // True if the tiles of this CPU multiply as they should: a machine that claims more than it has must not give wrong
 // sums.
 bool tiles_multiply(TileDot dot);
 
-namespace emulated_tiles {
-void configure(const TileConfig& config);
-void release();
-void zero(int tile);
-void load(int tile, const void* from, std::size_t stride);
-void store(int tile, void* to, std::size_t stride);
-void dot_i8(int c, int a, int b);
-void dot_u8i8(int c, int a, int b);
-void dot_bf16(int c, int a, int b);
-}  // namespace emulated_tiles
-
 namespace {
 
 #define FTBNN_TILE_OPERATION [[gnu::always_inline]] static inline void
-
-struct EmulatedTiles {
-  FTBNN_TILE_OPERATION configure(const TileConfig& config) { emulated_tiles::configure(config); }
-  FTBNN_TILE_OPERATION release() { emulated_tiles::release(); }
-  template <int T>
-  FTBNN_TILE_OPERATION zero() {
-    emulated_tiles::zero(T);
-  }
-  template <int T>
-  FTBNN_TILE_OPERATION load(const void* from, std::size_t stride) {
-    emulated_tiles::load(T, from, stride);
-  }
-  template <int T>
-  FTBNN_TILE_OPERATION store(void* to, std::size_t stride) {
-    emulated_tiles::store(T, to, stride);
-  }
-  template <int C, int A, int B>
-  FTBNN_TILE_OPERATION dot_i8() {
-    emulated_tiles::dot_i8(C, A, B);
-  }
-  template <int C, int A, int B>
-  FTBNN_TILE_OPERATION dot_u8i8() {
-    emulated_tiles::dot_u8i8(C, A, B);
-  }
-  template <int C, int A, int B>
-  FTBNN_TILE_OPERATION dot_bf16() {
-    emulated_tiles::dot_bf16(C, A, B);
-  }
-};
 
 #if defined(__x86_64__)
 

@@ -22,9 +22,8 @@ class Arrays {
     const auto pair = nanobind::cast<nanobind::tuple>(given_[name]);
     const auto count = nanobind::cast<std::size_t>(pair[1]);
     if (count != elements) {
-      throw nanobind::value_error((std::string(name) + " has " + std::to_string(count) + " elements, not " +
-                                   std::to_string(elements))
-                                      .c_str());
+      throw nanobind::value_error(
+          (std::string(name) + " has " + std::to_string(count) + " elements, not " + std::to_string(elements)).c_str());
     }
     return reinterpret_cast<T*>(nanobind::cast<std::uintptr_t>(pair[0]));
   }

@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 
+#include "base/cores.h"
 #include "base/table.h"
 #include "kernels/bconv/bconv.h"
 #include "kernels/between/between.h"
@@ -25,8 +26,8 @@ using namespace ftbnn;
 
 // The kernels of an engine, one name behind the other.
 std::string engine_kernels(Features usable) {
-  return std::string(conv_table().best(usable).name) + bconv_table().best(usable).name + stem_table().best(usable).name +
-         between_table().best(usable).name;
+  return std::string(conv_table().best(usable).name) + bconv_table().best(usable).name +
+         stem_table().best(usable).name + between_table().best(usable).name;
 }
 
 // ISAs whose engines differ: of several that come to the same kernels the plainest.
@@ -88,6 +89,7 @@ NB_MODULE(_native, m) {
         "the one FTBNN_ISA names), which kernels that means by family, isas whose engines differ, and whether training "
         "has kernels of its own that are faster than PyTorch's, and such for gradients in bytes. Raises UserError if "
         "FTBNN_ISA names one that cannot be used.");
+  m.def("cores", &usable_cores, "Cores that this process may use: of its affinity, and of a container's quota.");
   bind_engine(m);
   bind_training(m.def_submodule("training"));
   bind_bench(m.def_submodule("bench"));

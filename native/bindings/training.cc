@@ -71,12 +71,20 @@ void init_block(Block* self, int n, int h, int w, int inputs, int outputs, Pair 
                 int groups, bool zero_one, const std::string& rule, const std::vector<double>& rule_numbers,
                 double weight_bound, bool identity, bool normalise, bool batch_stats, bool byte_gradients, double eps,
                 double momentum) {
-  const BatchShape shape = batch_shape(n, h, w, inputs, outputs, kernel[0], kernel[1], stride[0], stride[1],
-                                       padding[0], padding[1], groups);
+  const BatchShape shape =
+      batch_shape(n, h, w, inputs, outputs, kernel[0], kernel[1], stride[0], stride[1], padding[0], padding[1], groups);
   if (n < 1 || groups < 1 || groups > inputs || groups > outputs || shape.oh < 1 || shape.ow < 1)
     throw nb::value_error("the sizes of a block do not fit");
-  new (self) Block{shape,     zero_one,    rule_named(rule, rule_numbers), static_cast<float>(weight_bound), identity,
-                   normalise, batch_stats, byte_gradients,                 eps,                              momentum,
+  new (self) Block{shape,
+                   zero_one,
+                   rule_named(rule, rule_numbers),
+                   static_cast<float>(weight_bound),
+                   identity,
+                   normalise,
+                   batch_stats,
+                   byte_gradients,
+                   eps,
+                   momentum,
                    usable_features()};
 }
 
@@ -114,7 +122,8 @@ BlockTensors block_tensors(const Block& block, const Arrays& arrays, bool is_for
     t.new_mean = arrays.optional<float>("new_mean", out);
     t.new_var = arrays.optional<float>("new_var", out);
     const bool has_running = t.running_mean != nullptr && t.running_var != nullptr;
-    if ((t.new_mean == nullptr) != (t.new_var == nullptr) || ((t.new_mean != nullptr || (block.normalise && !block.batch_stats)) && !has_running))
+    if ((t.new_mean == nullptr) != (t.new_var == nullptr) ||
+        ((t.new_mean != nullptr || (block.normalise && !block.batch_stats)) && !has_running))
       throw nb::value_error("running statistics are missing");
     return t;
   }
@@ -169,8 +178,8 @@ PoolShape pool_shape(int h, int w, int channels, Pair kernel, Pair stride, Pair 
         (size[k] - 1) * stride[k] - padding[k] >= in)
       throw nb::value_error("the sizes of a pool do not fit");
   }
-  return {h,         w,         channels,   size[0],    size[1], kernel[0], kernel[1],
-          stride[0], stride[1], padding[0], padding[1], count_pad};
+  return {h,         w,         channels,  size[0],    size[1],    kernel[0],
+          kernel[1], stride[0], stride[1], padding[0], padding[1], count_pad};
 }
 
 struct Average {
@@ -301,8 +310,8 @@ nb::tuple time_gradients(bool bytes, const std::array<int, 12>& s, int threads, 
   ConvGradTiming timing{};
   {
     const nb::gil_scoped_release release;
-    timing = time_conv_grad(
-        batch_shape(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]), kernels, threads, rounds);
+    timing = time_conv_grad(batch_shape(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]),
+                            kernels, threads, rounds);
   }
   return nb::make_tuple(timing.input_seconds, timing.weight_seconds, timing.both_seconds, timing.roof_gmacs);
 }

@@ -81,7 +81,7 @@ class Engine::Loan {
 Engine::Engine(Model model, int threads, const Limits& limits, const std::string& isa)
     : model_(std::move(model)),
       isa_(isa.empty() ? isa_in_use() : isa),
-      plan_(model_, usable_features(isa_), limits),
+      plan_(model_, usable_features(isa), limits),
       pool_(threads),
       scratch_(plan_.scratch_bytes() * static_cast<std::size_t>(threads)) {
   memories_.push_back(std::make_unique<Memory>(plan_));
@@ -103,7 +103,7 @@ void Engine::run_one(Image& image, const Pixel* pixels, float* output, const std
   for (std::size_t k = 0; k < model_.operators.size(); ++k) {
     const Step* step = plan_.step(k);
     if (step == nullptr) continue;
-    if (between && step->macs() > WORTH_ASKING) between();
+    if (plan_.macs(k) > WORTH_ASKING && between) between();
     step->run(image);
   }
   image.store(output);

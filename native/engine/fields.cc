@@ -38,7 +38,8 @@ bool all_finite(const float* data, std::uint64_t count) {
   float rest[4] = {};
   std::uint64_t k = 0;
   for (; k + 4 <= count; k += 4) {
-    for (int j = 0; j < 4; ++j) rest[j] += data[k + static_cast<std::uint64_t>(j)] - data[k + static_cast<std::uint64_t>(j)];
+    for (int j = 0; j < 4; ++j)
+      rest[j] += data[k + static_cast<std::uint64_t>(j)] - data[k + static_cast<std::uint64_t>(j)];
   }
   for (; k < count; ++k) rest[0] += data[k] - data[k];
   return rest[0] + rest[1] + rest[2] + rest[3] == 0;
@@ -187,8 +188,7 @@ void Fields::epilogue() {
 
 const std::uint8_t* Fields::blob_bytes(std::uint64_t bytes, const char* what, std::uint64_t* where) {
   const auto offset = graph_.take<std::uint64_t>(what), size = graph_.take<std::uint64_t>(what);
-  check(size == bytes,
-        std::string(what) + " has " + std::to_string(size) + " bytes, not " + std::to_string(bytes));
+  check(size == bytes, std::string(what) + " has " + std::to_string(size) + " bytes, not " + std::to_string(bytes));
   const std::uint8_t* data = payload_.at(offset, bytes);
   check(data != nullptr, std::string(what) + " lies outside the payload");
   if (where != nullptr) *where = offset;

@@ -84,9 +84,8 @@ int Forms::read_codes(int value, const float* threshold, const Border& border) {
   } else if (source(value).value != value) {
     read_real(value);  // channels of their own, each with its threshold: the value must be there
   }
-  auto form = std::find_if(codes_.begin(), codes_.end(), [&](const CodeForm& other) {
-    return other.value == value && other.threshold == threshold;
-  });
+  auto form = std::find_if(codes_.begin(), codes_.end(),
+                           [&](const CodeForm& other) { return other.value == value && other.threshold == threshold; });
   if (form == codes_.end()) {
     const Shape& shape = model_.values[z(value)];
     codes_.push_back({value, threshold, false, {shape.c, 1}, 0, {0, 0, shape.h, shape.w}});
@@ -106,7 +105,8 @@ void Forms::pack(int form) {
 
 std::uint64_t Forms::threshold_bytes() const {
   std::uint64_t bytes = 0;
-  for (const CodeForm& form : codes_) bytes += form.threshold != nullptr ? z(form.channels.channels) * sizeof(float) : 0;
+  for (const CodeForm& form : codes_)
+    bytes += form.threshold != nullptr ? z(form.channels.channels) * sizeof(float) : 0;
   return bytes;
 }
 

@@ -39,6 +39,11 @@ struct CodeForm {
   std::size_t offset = 0;            // words from the start of the code memory
   Border border;
   std::size_t words() const { return (panel_count(channels) + 1) / 2; }
+  // Up to the last channel's.
+  int bits() const {
+    const int panels = (channels.size(0) + PANEL - 1) / PANEL;  // of every group before the last
+    return (channels.groups - 1) * panels * PANEL + channels.largest();
+  }
   std::size_t row() const { return static_cast<std::size_t>(border.columns) * words(); }
   std::uint64_t size() const { return std::uint64_t{row()} * static_cast<std::uint64_t>(border.rows); }
 };

@@ -57,9 +57,9 @@ struct Operator {
   bool whole_window = false;  // avg-pool: divide by the whole window
   const float* weights = nullptr;
   const std::uint8_t* bits = nullptr;
-  std::uint64_t weight_bytes = 0;      // of either
-  const float* threshold = nullptr;    // bconv: [in], what a code is compared with; null: 0
-  const std::int32_t* map = nullptr;   // channels
+  std::uint64_t weight_bytes = 0;     // of either
+  const float* threshold = nullptr;   // bconv: [in], what a code is compared with; null: 0
+  const std::int32_t* map = nullptr;  // channels
   Tail tail;
 };
 

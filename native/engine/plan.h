@@ -19,7 +19,7 @@ class Plan {
 
   const Forms& forms() const { return forms_; }
   const BetweenKernels& between() const { return between_; }
-  std::uint64_t macs(std::size_t step) const { return steps_[step]->macs(); }
+  std::uint64_t macs(std::size_t step) const { return macs_[step]; }
   // Null where another step does the operator, or nobody needs it.
   const Step* step(std::size_t index) const { return is_run_[index] ? steps_[index].get() : nullptr; }
 
@@ -43,6 +43,7 @@ class Plan {
   Forms forms_;
   const BetweenKernels& between_;
   std::vector<std::unique_ptr<Step>> steps_;
+  std::vector<std::uint64_t> macs_;
   std::vector<bool> is_run_;
   AlignedArray<float> pixels_;
   const Stem* stem_ = nullptr;

@@ -19,8 +19,8 @@ struct Planning {
   const float *pixel_scale, *pixel_shift;  // of the channels of an 8-bit image
 };
 
-// The calls below come in this order. From the first to the last step: made. Then absorb; declare, from the last step to
-// the first; direct_codes; sizes; prepare; and run, for every image.
+// The calls below come in this order. From the first to the last step: made. Then absorb; declare, from the last step
+// to the first; direct_codes; sizes; prepare; and run, for every image.
 class Step {
  public:
   Step(const Operator& op, const Planning& planning) : op_(op), model_(planning.model) {}

@@ -1,7 +1,10 @@
 /* The C API: load a .ftbnn file, ask what it is, run it, free it. No Python, no C++ in sight.
  *
- * Functions that can fail return NULL or a non-zero code; ftbnn_error() then says why, in one line, for this thread.
- * A model may be run from several threads at once.
+ * Functions that can fail return NULL or a code other than FTBNN_OK; ftbnn_error() then says why, in one line, for this
+ * thread, until its next call that fails. A model may be run from several threads at once.
+ *
+ * Compatibility: structures may grow at their ends and functions may be added; a program that was compiled with this
+ * header runs with any later library of the same SONAME.
  */
 #ifndef FTBNN_H
 #define FTBNN_H
@@ -19,36 +22,67 @@
 extern "C" {
 #endif
 
+/* What a call came to. */
+enum {
+  FTBNN_OK = 0,
+  FTBNN_ARGUMENT = 1, /* a null pointer, an empty batch, images that are not finite, an ISA that is not there */
+  FTBNN_FILE = 2,     /* the operating system does not let the file be read */
+  FTBNN_FORMAT = 3,   /* not a .ftbnn file, or one that asks for more than it may */
+  FTBNN_MEMORY = 4,   /* there is not enough */
+  FTBNN_OTHER = 5
+};
+
+/* The version of the library, as "0.2.0". */
+FTBNN_API const char* ftbnn_version(void);
+
 typedef struct ftbnn_model ftbnn_model;
 
+/* How to load a file; start with FTBNN_OPTIONS, and what is 0 or NULL is chosen for you. */
 typedef struct {
-  const char* name;                /* as the file says; lives as long as the model */
-  int32_t channels, height, width; /* of an input image */
-  int32_t outputs;                 /* floats per image that a run gives */
-  int32_t classes;                 /* class names in the file: 0 or `outputs` */
-  int32_t threads;
-  const char* isa; /* "amx", "avx512", "avx2" or "portable" */
-} ftbnn_model_info;
+  size_t size;        /* of this structure */
+  int32_t threads;    /* 1 to 1024; by default one per core that the process may use */
+  const char* isa;    /* "amx", "avx512", "avx2", "portable", ...; by default FTBNN_ISA or the best */
+  uint64_t max_bytes; /* what a file may take: memory of the network and of one image under way; by default 2^30 */
+  uint64_t max_macs;  /* and operations an image; by default 2^40 */
+} ftbnn_options;
 
-/* Reads the file. `threads`, 0 to 1024; 0 means one per core. Returns NULL on failure. */
+#define FTBNN_OPTIONS {sizeof(ftbnn_options), 0, NULL, 0, 0}
+
+/* Reads the file, or a file that is in memory already; the bytes are copied. `options` may be NULL.
+ * Returns NULL on failure. */
+FTBNN_API ftbnn_model* ftbnn_open(const char* path, const ftbnn_options* options);
+FTBNN_API ftbnn_model* ftbnn_open_bytes(const void* bytes, size_t size, const ftbnn_options* options);
+
+/* The same with nothing but a number of threads, 0 for one per core. */
 FTBNN_API ftbnn_model* ftbnn_load(const char* path, int32_t threads);
-
-/* The same for a file that is in memory already; the bytes are copied. */
 FTBNN_API ftbnn_model* ftbnn_load_bytes(const void* bytes, size_t size, int32_t threads);
 
 FTBNN_API void ftbnn_free(ftbnn_model* model);
 
-/* Fills `info`. Returns 0. */
-FTBNN_API int ftbnn_info(const ftbnn_model* model, ftbnn_model_info* info);
+typedef struct {
+  const char* name;                /* as the file says, UTF-8; lives as long as the model, as all pointers here */
+  int32_t channels, height, width; /* of an input image */
+  int32_t outputs;                 /* floats per image that a run gives */
+  int32_t classes;                 /* class names in the file: 0 or `outputs` */
+  int32_t threads;
+  const char* isa;
+  /* How a photo becomes an image: its shorter side is resized to `resize` pixels, its centre cut out, and an 8-bit
+   * value x enters as (x / 255 - mean) / std. ftbnn_run_u8 does the last step itself. */
+  int32_t resize;
+  const float *mean, *std; /* one for each channel */
+} ftbnn_model_info;
+
+/* Fills the first `size` bytes of `info`. */
+FTBNN_API int ftbnn_info_sized(const ftbnn_model* model, ftbnn_model_info* info, size_t size);
+#define ftbnn_info(model, info) ftbnn_info_sized((model), (info), sizeof(ftbnn_model_info))
 
 /* The name of class `index`, or NULL if there is none. */
 FTBNN_API const char* ftbnn_class_name(const ftbnn_model* model, int32_t index);
 
-/* Normalised float images [batch][channels][height][width] in, [batch][outputs] out. Returns 0 on success;
- * NaN and infinity are refused. */
+/* Normalised float images [batch][channels][height][width] in, [batch][outputs] out. NaN and infinity are refused. */
 FTBNN_API int ftbnn_run(const ftbnn_model* model, const float* images, int32_t batch, float* outputs);
 
-/* 8-bit images [batch][height][width][channels] in, normalised as the file says. Returns 0 on success. */
+/* 8-bit images [batch][height][width][channels] in, normalised as the file says. */
 FTBNN_API int ftbnn_run_u8(const ftbnn_model* model, const uint8_t* images, int32_t batch, float* outputs);
 
 /* Why the last call of this thread failed. */

@@ -10,9 +10,10 @@
 namespace ftbnn {
 
 // What a kernel's operands take, in bytes: weights as long as the network lives, an arranged image as long as the
-// convolution runs, scratch of each thread. 64 bits also where memory has 32: sizes are compared before they are used.
+// convolution runs, scratch of each thread, and what is needed while weights are laid out alone. 64 bits also where
+// memory has 32: sizes are compared before they are used.
 struct Sizes {
-  std::uint64_t weights, arranged, scratch;
+  std::uint64_t weights = 0, arranged = 0, scratch = 0, preparing = 0;
 };
 
 struct ConvShape {

@@ -43,7 +43,7 @@ void seal(Bytes& file) {
 // True if the file was accepted; then it has run, on zeros.
 bool try_file(const Bytes& file) {
   try {
-    const ftbnn::Engine engine(ftbnn::parse(file.data(), file.size()), 2);
+    const ftbnn::Engine engine(ftbnn::parse(file.data(), file.size(), {}), 2);
     const std::vector<float> image(engine.model().input().elements());
     std::vector<float> output(engine.model().output().elements());
     engine.run(image.data(), 1, output.data());

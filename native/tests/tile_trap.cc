@@ -1,9 +1,7 @@
 #include "tests/tile_trap.h"
 
-#include <algorithm>
-
 #include "base/cpu.h"
-#include "base/tiles.h"
+#include "tests/emulated/tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <signal.h>
@@ -18,10 +16,7 @@ namespace ftbnn {
 
 namespace {
 
-bool has_tiles() {
-  const auto& isas = cpu().isas;
-  return std::find(isas.begin(), isas.end(), Isa::amx) != isas.end();
-}
+bool has_tiles() { return (cpu_features() & feature::amx_int8) != 0; }
 
 }  // namespace
 

@@ -21,7 +21,7 @@ std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
 // Of dense codes: every group's channels side by side.
 CodeLayout layout_of(const BatchShape& s) {
-  CodeLayout layout{words_of(s.in), {}, false};
+  CodeLayout layout{words_of(s.in), s.in, {}, false};
   for (int g = 0; g < s.groups; ++g) layout.groups.push_back({{s.ins().first(g), s.ins().size(g)}});
   return layout;
 }
@@ -95,11 +95,7 @@ void BinaryConv::run_images(const std::uint64_t* codes, int images, std::int16_t
   auto* values = scratch.take<float>(z(images) * z(band) * line);
   for (int image = 0; image < images; ++image) {
     const Codes from{codes + z(image) * image_words, z(s_.w) * words_of(s_.in)};
-    for (int pass = 0; pass < conv_->passes(); ++pass) {
-      for (int task = 0; task < conv_->tasks(pass); ++task) {
-        conv_->arrange(pass, task, from, arranged + z(image) * arranged_image, own);
-      }
-    }
+    conv_->arrange(0, s_.oh, from, arranged + z(image) * arranged_image, own);
   }
   BConvCall call{};
   call.arranged = arranged;

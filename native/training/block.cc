@@ -205,8 +205,8 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
     team.run(slice.count(), [&](int piece) {
       wide.run(slice.length(piece), [&](std::size_t row, std::size_t rows_here, int width) {
         const std::size_t own = (slice.first(piece) + row) * channels, at = start + own;
-        rows.differentiate(t.grad + at, t.y + at, from(shortcut, at), rows_here, width, affine.get(),
-                           linear_row.data(), constant_row.data(), made + own, from(shortcut_grad, at));
+        rows.differentiate(t.grad + at, t.y + at, from(shortcut, at), rows_here, width, affine.get(), linear_row.data(),
+                           constant_row.data(), made + own, from(shortcut_grad, at));
       });
     });
     times.conv += before;

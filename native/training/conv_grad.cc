@@ -67,7 +67,8 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
   for (const GradGroup& group :
        grad_groups(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr)) {
     if (to_input) {
-      inputs.push_back(std::make_unique<InputGradient>(s, group, to_input->inside, to_input->gx, size, kernels, scratch));
+      inputs.push_back(
+          std::make_unique<InputGradient>(s, group, to_input->inside, to_input->gx, size, kernels, scratch));
     }
     if (to_weight) {
       weights.push_back(std::make_unique<WeightGradient>(s, group, to_weight->codes, to_weight->zero_one, size, kernels,

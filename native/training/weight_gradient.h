@@ -1,5 +1,5 @@
-// The gradient of a binary convolution's weights, of one group. A slice is packed row by row, then multiplied by numbered
-// tasks, in one round or more; what is in one round may run in any order.
+// The gradient of a binary convolution's weights, of one group. A slice is packed row by row, then multiplied by
+// numbered tasks, in one round or more; what is in one round may run in any order.
 //
 // Left: gy as [y][out channel][column][n]. Right: codes as [panel][y][phase][column][n][32], where columns one stride
 // apart are neighbours, as those of gy are. A product's rows are out channels, and its segments rows of positions.
@@ -35,7 +35,9 @@ class WeightGradient {
   std::size_t column_size() const { return static_cast<std::size_t>(slice_) * GRAD_LANES; }
   std::size_t line_size() const { return columns_ * column_size(); }
   std::size_t panel_size() const { return s.h * phases_ * line_size(); }
-  std::size_t slack() const { return static_cast<std::size_t>(kernels_.depth_step) * GRAD_LANES; }  // a depth rounded up
+  std::size_t slack() const {
+    return static_cast<std::size_t>(kernels_.depth_step) * GRAD_LANES;
+  }  // a depth rounded up
 
   const BatchShape s;
   const GradGroup group_;

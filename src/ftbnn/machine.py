@@ -1,7 +1,5 @@
 """The machine and the software on it: what a result may depend on beside its recipe."""
 
-import math
-import os
 import platform
 import subprocess
 from importlib import metadata
@@ -13,18 +11,9 @@ PACKAGES = ("ftbnn", "numpy", "pillow", "torch")
 
 def cores() -> int:
     """Cores that this process may use: of its affinity, and of a container's quota if there is one."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    return max(1, min(count, _quota()))
+    from ftbnn import _native
 
-
-def _quota() -> int:
-    """CPUs that the control group grants, rounded up; many where it does not limit them."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return math.ceil(int(quota) / int(period))
-    except (OSError, ValueError):  # "max", no such file, or another system
-        return 1 << 16
+    return _native.cores()
 
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:

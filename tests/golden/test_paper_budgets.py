@@ -6,7 +6,7 @@ import pytest
 
 from ftbnn.budget import CONVENTIONS, PAPER
 from ftbnn.experiments.budgets import PRINTED, budget_rows
-from ftbnn.experiments.counting import count_named
+from ftbnn.workflows.networks import count_named
 
 FLOPS_TOLERANCE_M = 0.06  # the paper prints one decimal, rounded twice in three rows
 

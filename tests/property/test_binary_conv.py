@@ -12,29 +12,28 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_conv_grad import Conv, convs, packed
 
-from ftbnn import _native
+from ftbnn import _native_tests as native
 from ftbnn.nn.bconv import split_groups
 
-TILES = ["amx_emulated", *(["amx"] if _native.kernels.trap_tiles() else [])] if "avx512" in _native.isas() else []
-ISAS = [*TILES, *(isa for isa in _native.isas() if isa not in TILES)]
-LEAST_POSITIONS = 16  # of an image's output, for tiles
+native.trap_tiles()
+ISAS = native.kernels("bconv")
 
 every_isa = pytest.mark.parametrize("isa", ISAS)
 thorough = settings(max_examples=40, deadline=None)
 
 
-def forward(isa: str, conv: Conv, bits: np.ndarray, weights: list[np.ndarray]) -> tuple[bool, list[np.ndarray]]:
-    """Whether tiles did it; then y and its sums and sums of squares per channel."""
+def forward(isa: str, conv: Conv, bits: np.ndarray, weights: list[np.ndarray]) -> list[np.ndarray]:
+    """y and its sums and sums of squares per channel."""
     codes = packed(bits)
     if spare := -conv.inputs % 64:
         codes[..., -1] &= np.uint64((1 << (64 - spare)) - 1)  # packed codes end in zeros
     results = [np.full((conv.n, *conv.out_size, conv.outputs), 12345, np.int16)]
     results += [np.full(conv.outputs, 12345, np.int64) for _ in range(2)]
     addresses = [weight.ctypes.data for weight in weights] + [0] * (2 - len(weights))
-    by_tiles = _native.training.binary_conv(
+    native.binary_conv(
         isa, conv.sizes, conv.zero_one, codes.ctypes.data, *addresses, *(r.ctypes.data for r in results), conv.threads
     )
-    return by_tiles, results
+    return results
 
 
 def check(isa: str, conv: Conv, bits: np.ndarray | None = None, weights: list[np.ndarray] | None = None) -> None:
@@ -57,8 +56,7 @@ def check(isa: str, conv: Conv, bits: np.ndarray | None = None, weights: list[np
         dim=1,
     )
     wanted = y.permute(0, 2, 3, 1).numpy().astype(np.int64)
-    by_tiles, (ours, sums, squares) = forward(isa, conv, bits, weights)
-    assert by_tiles == (isa in TILES and np.prod(conv.out_size) >= LEAST_POSITIONS)
+    ours, sums, squares = forward(isa, conv, bits, weights)
     np.testing.assert_array_equal(ours, wanted)
     np.testing.assert_array_equal(sums, wanted.sum((0, 1, 2)))
     np.testing.assert_array_equal(squares, (wanted**2).sum((0, 1, 2)))
@@ -66,7 +64,7 @@ def check(isa: str, conv: Conv, bits: np.ndarray | None = None, weights: list[np
 
 @st.composite
 def stacks(draw) -> Conv:
-    """Many small images: tiles take several at a time."""
+    """Many small images: a task takes several at a time."""
     conv = draw(convs())
     grown = replace(conv, n=draw(st.integers(1, 40)), h=max(conv.h, 4), w=max(conv.w, 4))
     return replace(grown, inputs=draw(st.integers(conv.groups, 150)))
@@ -95,11 +93,11 @@ def test_the_largest_sums(isa, zero_one):
     check(isa, conv, bits, [np.stack([np.full((3640, 3, 3), sign, np.float32) for sign in (1, -1, 1)])])
 
 
-@pytest.mark.parametrize("isa", TILES)
+@every_isa
 def test_the_number_of_threads_and_so_of_images_together_changes_nothing(isa):
     conv = Conv(33, 5, 4, 70, 40)
     lot = np.random.default_rng(0)
     bits, weights = lot.integers(0, 2, (33, 5, 4, 70)), [lot.standard_normal((40, 70, 3, 3)).astype(np.float32)]
-    results = [forward(isa, replace(conv, threads=threads), bits, weights)[1] for threads in (1, 2, 3, 40)]
+    results = [forward(isa, replace(conv, threads=threads), bits, weights) for threads in (1, 2, 3, 40)]
     for other in results[1:]:
         assert all(np.array_equal(*pair) for pair in zip(results[0], other, strict=True))

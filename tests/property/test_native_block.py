@@ -1,6 +1,8 @@
 """Native blocks against the same layers in PyTorch: integers exactly, floats against double precision."""
 
 import copy
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -9,15 +11,18 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ftbnn import _native
-from ftbnn.nn import BConv, FPReLU, ScaledBConv, Sign, native, set_backend
+from ftbnn.nn import BConv, FPReLU, MeanScaledSigns, Polynomial, Sign, Signs, Tanh, Window, use_backend
+from ftbnn.nn.methods.irnet import StandardisedSigns
+from ftbnn.nn.methods.reactnet import RPReLU
+from ftbnn.nn.native import Block
+from ftbnn.nn.native.block import BLOCK
 
 OUTPUT_TOLERANCE = 1e-5  # float32 BatchNorm, relative to the largest output
 GRADIENT_TOLERANCE = {"portable": 1e-4, "avx2": 1e-4, "avx512": 1e-4}
 # gy is rounded to bf16: at most 2^-9 of every summand, so of a sum at most 2^-9 of the sum of magnitudes. Relative to
 # the largest gradient of a tensor, sums that cancel lose more; these sizes stay below 4 %.
 BF16_TOLERANCE = 4e-2
-TILES = ["amx_emulated"] if "avx512" in _native.isas() else []
-ISAS = [*TILES, *_native.isas()]
+ISAS = _native.capabilities()["isas"]
 
 
 @pytest.fixture(params=ISAS)
@@ -26,66 +31,118 @@ def isa(request, monkeypatch):
     return request.param
 
 
+class ShiftedSign(Sign):
+    """A sign with a number to each channel, whatever its rule."""
+
+    def __init__(self, channels, **settings):
+        super().__init__(**settings)
+        self.numbers = nn.Parameter(torch.zeros(channels))
+
+    def shift(self):
+        return self.numbers
+
+
 def act_of(name, channels):
     return {
         "none": nn.Identity,
         "relu": nn.ReLU,
         "prelu": lambda: nn.PReLU(channels, init=0.3),
         "fprelu": lambda: FPReLU(channels),
+        "rprelu": lambda: RPReLU(channels),
     }[name]()
 
 
 @st.composite
-def blocks(draw):
-    """A block with random parameters, and the shape of its input."""
+def convolutions(draw):
+    """A binary convolution with both its sides, and the shape of its input."""
     torch.manual_seed(draw(st.integers(0, 2**31)))
     groups = draw(st.sampled_from([1, 1, 2, 3]))
     channels = st.integers(groups, draw(st.sampled_from([8, 40, 140])))
     inputs, outputs = draw(channels), draw(channels)
     kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     size = [draw(st.integers(k, 9)) for k in kernel]
-    conv = draw(st.sampled_from([BConv, BConv, ScaledBConv]))(
+    rule = draw(st.sampled_from([Window(0.5), Window(), Polynomial(), Tanh(2.0, 1.5)]))
+    sign = {"zero_one": draw(st.booleans()), "rule": rule}
+    weight_rule = draw(st.sampled_from([Window(0.1), Window(), Polynomial(), Tanh(0.5, 2.0)]))
+    signs = draw(st.sampled_from([Signs, Signs, MeanScaledSigns]))(weight_rule)
+    if inputs // groups * kernel[0] * kernel[1] > 2:  # one weight has no deviation, and of two the scale is 2^-0.5
+        signs = draw(st.sampled_from([signs, signs, signs, StandardisedSigns()]))
+    conv = BConv(
         inputs,
         outputs,
-        kernel_size=kernel,
+        kernel,
         stride=(draw(st.integers(1, 2)), draw(st.integers(1, 3))),
         padding=(draw(st.integers(0, 2)), draw(st.integers(0, 2))),
         groups=groups,
-        bound=draw(st.sampled_from([0.1, 1.2])),
+        input=ShiftedSign(inputs, **sign) if draw(st.booleans()) else Sign(**sign),
+        signs=signs,
     )
+    for parameter in conv.input.parameters():
+        nn.init.normal_(parameter)
+    return conv, (draw(st.integers(1, 3)), inputs, *size)
+
+
+@st.composite
+def blocks(draw):
+    """A block with random parameters, and the shape of its input."""
+    conv, shape = draw(convolutions())
     norm = nn.BatchNorm2d(
-        outputs,
+        conv.out_channels,
         affine=draw(st.booleans()),
         momentum=draw(st.sampled_from([None, 0.1])),
         track_running_stats=draw(st.booleans()),
     )
-    act = act_of(draw(st.sampled_from(["none", "relu", "prelu", "fprelu"])), outputs)
+    act = act_of(draw(st.sampled_from(["none", "relu", "prelu", "fprelu", "rprelu"])), conv.out_channels)
     for parameter in [*norm.parameters(), *act.parameters()]:
         nn.init.normal_(parameter)
-    sign = Sign(zero_one=draw(st.booleans()), bound=draw(st.sampled_from([0.5, 1.2])))
-    shape = (draw(st.integers(1, 3)), inputs, *size)
-    return nn.ModuleDict({"sign": sign, "conv": conv, "norm": norm, "act": act}), shape
+    return nn.ModuleDict({"conv": conv, "norm": norm, "act": act}), shape
 
 
-def run_block(block, x, shortcut):
-    layers = native.Layers(block["sign"], block["conv"], block["norm"], block["act"])
-    if native.fits(x, layers, shortcut):
-        return native.run(x, layers, shortcut)
-    out = block["norm"](block["conv"](block["sign"](x)))
+def native_block(block, x, shortcut=None):
+    with use_backend("native"):
+        return Block.of(x, block["conv"], block["norm"], block["act"], shortcut)
+
+
+def run_torch(block, x, shortcut=None):
+    out = block["norm"](block["conv"](x))
     return block["act"](out if shortcut is None else out + shortcut)
 
 
 def shortcut_for(kind, block, x):
     """None, a tensor of the output's shape, or x itself where it has that shape."""
-    shape = block["conv"](block["sign"](x)).shape
+    shape = block["conv"](x).shape
     if kind == "identity" and shape == x.shape:
         return x
     return None if kind == "none" else torch.randn(shape).requires_grad_()
 
 
+def in_double(tensor, x=None, x64=None):
+    return x64 if tensor is x else None if tensor is None else tensor.detach().double().requires_grad_()
+
+
 def assert_near(ours, wanted, tolerance, what):
-    error = (ours.double() - wanted).abs().max().item() if wanted.numel() else 0.0
-    assert error <= tolerance * max(1e-2, wanted.abs().max().item()), f"{what}: {error}"
+    error = (ours.double() - wanted.double()).abs().amax().item() if wanted.numel() else 0.0
+    assert error <= tolerance * max([1e-2, *wanted.abs().flatten().tolist()]), f"{what}: {error}"
+
+
+def assume_well_posed(block, x, shortcut, training):
+    """What floats can agree on, whoever adds them up."""
+    conv = block["conv"]
+    sums = conv(x).detach().transpose(0, 1).flatten(1)
+    assume(sums.shape[1] > 1)
+    if training or not block["norm"].track_running_stats:
+        # A channel that hardly varies is rounding magnified by BatchNorm, up to 300 times, and two positions become +-1
+        # whatever they were: their gradient is 0, and what we find is rounding.
+        assume(sums.shape[1] > 2 and (sums.std(1) > 1e-2 * sums.abs().amax(1)).all())
+    # BatchNorm undoes what an only weight does: its gradient is 0, and what we find is rounding.
+    assume(all(conv.proxies(part)[0].numel() > 1 for part in conv.parts))
+    twin = copy.deepcopy(block).double().train(training)
+    x64 = in_double(x)
+    kinks = []
+    twin["act"].register_forward_pre_hook(lambda _, given: kinks.append(given[0]))
+    run_torch(twin, x64, in_double(shortcut, x, x64))
+    before = getattr(twin["act"], "before", torch.zeros(1)).view(1, -1, 1, 1)
+    assume(((kinks[0] + before).abs() > 1e-4).all())  # at the knee a float may take the other slope
 
 
 @settings(max_examples=40, deadline=None)
@@ -93,26 +150,15 @@ def assert_near(ours, wanted, tolerance, what):
 def check_block(isa, made, kind, training):
     block, shape = made
     x = torch.randn(shape).requires_grad_()
-    sums = block["conv"](block["sign"](x)).detach().transpose(0, 1).flatten(1)
-    assume(sums.shape[1] > 1)
-    if training or not block["norm"].track_running_stats:
-        # A channel that hardly varies is rounding magnified by BatchNorm, up to 300 times: floats cannot agree on it.
-        assume((sums.std(1) > 1e-2 * sums.abs().amax(1)).all())
-    # BatchNorm undoes what an only weight does: its gradient is 0, and what we find is rounding.
-    assume(all(block["conv"].proxies(part)[0].numel() > 1 for part in block["conv"].parts))
-    block.train(training)
     shortcut = shortcut_for(kind, block, x)
-    twin = copy.deepcopy(block).double()
-    x64 = x.detach().double().requires_grad_()
-    s64 = x64 if shortcut is x else None if shortcut is None else shortcut.detach().double().requires_grad_()
-    z = copy.deepcopy(twin)["norm"](twin["conv"](twin["sign"](x64)))
-    assume(((z if s64 is None else z + s64).abs() > 1e-4).all())  # at 0 a float may take the other slope
-    set_backend(block, "native")
-    assert native.fits(x, native.Layers(block["sign"], block["conv"], block["norm"], block["act"]), shortcut)
-    out, wanted = run_block(block, x, shortcut), run_block(twin, x64, s64)
+    assume_well_posed(block, x, shortcut, training)
+    block.train(training)
+    twin, x64 = copy.deepcopy(block).double(), in_double(x)
+    s64 = in_double(shortcut, x, x64)
+    out, wanted = native_block(block, x, shortcut).run(), run_torch(twin, x64, s64)
     assert_near(out, wanted, OUTPUT_TOLERANCE, "out")
     for (name, ours), theirs in zip(block.named_buffers(), twin.buffers(), strict=True):
-        assert_near(ours, theirs.double(), OUTPUT_TOLERANCE, name)
+        assert_near(ours, theirs, OUTPUT_TOLERANCE, name)
     grad = torch.randn(out.shape)
     out.backward(grad)
     wanted.backward(grad.double())
@@ -129,19 +175,95 @@ def test_blocks_equal_double_precision(isa):
 
 
 @settings(max_examples=40, deadline=None)
-@given(made=blocks())
-def check_integers(made):
+@given(made=convolutions(), bare=st.booleans())
+def check_without_norm(isa, made, bare):
+    """A Sign and a BConv of a user's own, one inside the other or one behind the other."""
+    conv, shape = made
+    assume(all(conv.proxies(part)[0].numel() > 1 for part in conv.parts))
+    x = torch.randn(shape).requires_grad_()
+    network = nn.Sequential(conv)
+    if bare:
+        network, conv.input = nn.Sequential(conv.input, conv), None
+    twin, x64 = copy.deepcopy(network).double(), in_double(x)
+    with use_backend("native"), patch.object(BLOCK, "run", wraps=BLOCK.run) as seen:
+        out = network(x)
+    assert seen.call_count == 1
+    wanted = twin(x64)
+    assert_near(out, wanted, OUTPUT_TOLERANCE, "out")
+    grad = torch.randn(out.shape)
+    out.backward(grad)
+    wanted.backward(grad.double())
+    tolerance = GRADIENT_TOLERANCE.get(isa, BF16_TOLERANCE)
+    assert_near(x.grad, x64.grad, tolerance, "x")
+    for (name, ours), theirs in zip(network.named_parameters(), twin.named_parameters(), strict=True):
+        assert_near(ours.grad, theirs[1].grad, tolerance, name)
+
+
+def test_signs_and_convolutions_without_a_norm_equal_double_precision(isa):
+    check_without_norm(isa)
+
+
+def arguments_of(block):
+    """What the operator is called with."""
+    with patch.object(BLOCK, "run", side_effect=InterruptedError) as called, pytest.raises(InterruptedError):
+        block.run()
+    given_tensors, settings_given = called.call_args.args
+    tensors = [given_tensors.get(name) for name in BLOCK.inputs]
+    return [None if tensor is None else tensor.detach() for tensor in tensors], settings_given
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    made=blocks(),
+    kind=st.sampled_from(["none", "identity", "given"]),
+    training=st.booleans(),
+    wants=st.lists(st.booleans(), min_size=len(BLOCK.learned), max_size=len(BLOCK.learned)),
+)
+def check_operator(isa, made, kind, training, wants):
+    """Both registrations, whichever gradients are wanted."""
     block, shape = made
-    conv = block["conv"]
+    x = torch.randn(shape).requires_grad_()
+    shortcut = shortcut_for(kind, block, x)
+    assume_well_posed(block, x, shortcut, training)
+    tensors, told = arguments_of(native_block(block.train(training), x, shortcut))
+    ours, wanted = (
+        dict(zip(BLOCK.results, run(*tensors, *told), strict=True)) for run in (BLOCK._native, BLOCK._plain)
+    )
+    for name in ("codes", "inside", "y"):
+        assert torch.equal(ours[name], wanted[name]), name
+    for name in ("out", "new_mean", "new_var", "saved"):
+        assert ours[name].shape == wanted[name].shape
+        assert_near(ours[name], wanted[name], 2 * OUTPUT_TOLERANCE, name)
+    known = dict(zip(BLOCK.inputs, tensors, strict=True)) | wanted
+    kept = [known[name] if name in BLOCK.keep(known, told) else None for name in BLOCK.kept]
+    wants = [
+        want and (name == "x" or known.get(name) is not None) for name, want in zip(BLOCK.learned, wants, strict=True)
+    ]
+    grad = torch.randn(wanted["out"].shape)
+    found = [run(grad, *kept, wants, *told) for run in (BLOCK._native_backward, BLOCK._plain_backward)]
+    tolerance = GRADIENT_TOLERANCE.get(isa, BF16_TOLERANCE)
+    for name, want, mine, other in zip(BLOCK.learned, wants, *found, strict=True):
+        assert mine.shape == other.shape, name
+        if want:
+            assert_near(mine, other, 2 * tolerance, name)
+
+
+def test_the_operators_two_registrations_agree(isa):
+    check_operator(isa)
+
+
+@settings(max_examples=40, deadline=None)
+@given(made=convolutions())
+def check_integers(made):
+    conv, shape = made
+    conv.signs = Signs()
     x = torch.randn(shape)
-    wanted = BConv.forward(conv, block["sign"](x))
+    wanted = conv(x)
     assume(wanted.numel() // conv.out_channels > 1)
-    if isinstance(conv, ScaledBConv):
-        return
     norm = nn.BatchNorm2d(conv.out_channels, eps=0.0).eval()  # mean 0, variance 1: leaves the integers alone
-    set_backend(conv, "native")
-    layers = native.Layers(block["sign"], conv, norm, nn.Identity())
-    assert torch.equal(native.run(x, layers, None), wanted)
+    with use_backend("native"):
+        assert torch.equal(conv(x), wanted)
+        assert torch.equal(Block.of(x, conv, norm, nn.Identity()).run(), wanted)
 
 
 def test_the_convolution_gives_exact_integers(isa):  # noqa: ARG001
@@ -149,30 +271,33 @@ def test_the_convolution_gives_exact_integers(isa):  # noqa: ARG001
 
 
 def test_a_channel_that_does_not_vary_is_its_shift(isa):  # noqa: ARG001
-    block = nn.ModuleDict({"sign": Sign(), "conv": BConv(40, 6), "norm": nn.BatchNorm2d(6), "act": nn.Identity()})
-    block["conv"].padding = (0, 0)
+    conv = BConv(40, 6, padding=0, input=Sign())
+    block = nn.ModuleDict({"conv": conv, "norm": nn.BatchNorm2d(6), "act": nn.Identity()})
     nn.init.normal_(block["norm"].bias)
-    set_backend(block, "native")
     x = torch.rand(2, 40, 5, 5).add(0.1).requires_grad_()
-    out = run_block(block, x, None)
+    out = native_block(block, x).run()
     assert torch.allclose(out, block["norm"].bias.view(1, -1, 1, 1).expand_as(out), atol=5e-3)
     assert torch.equal(block["norm"].running_var, torch.full((6,), 0.9))
     out.sum().backward()
     assert x.grad.isfinite().all()
 
 
-def step(threads=1):
-    """Output and gradients of one step of a block, with its statistics."""
+def block_of(channels, groups=1):
+    conv = BConv(channels, channels, groups=groups, input=Sign())
+    return nn.ModuleDict({"conv": conv, "norm": nn.BatchNorm2d(channels), "act": FPReLU(channels)}).train()
+
+
+def step(threads):
+    """Output and gradients of one step of a block, with its statistics. Gradients are made of bytes, whose sums are
+    integers: those of floats depend on their order."""
     torch.manual_seed(0)
-    block = nn.ModuleDict(
-        {"sign": Sign(), "conv": BConv(70, 70, groups=3), "norm": nn.BatchNorm2d(70), "act": FPReLU(70)}
-    ).train()
-    set_backend(block, "native")
+    block = block_of(70, groups=3)
     x = torch.randn(33, 70, 5, 6).requires_grad_()
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
-        out = run_block(block, x, x)
+        made = native_block(block, x, x)
+        out = replace(made, settings=made.settings._replace(byte_gradients=True)).run()
         out.square().sum().backward()
     finally:
         torch.set_num_threads(before)
@@ -180,28 +305,19 @@ def step(threads=1):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("isa", TILES)
-def test_tiles_change_no_bit_of_a_step(isa, threads, monkeypatch):
-    shape = (33, 5, 6, 70, 70, 3, 3, 1, 1, 1, 1, 3)
+def test_no_isa_changes_a_bit_of_a_step(threads, monkeypatch):
     results = []
-    for name in (isa, next(name for name in _native.isas() if name != "amx")):
+    for name in ISAS:
         monkeypatch.setenv("FTBNN_ISA", name)
-        block = _native.training.Block(
-            shape, zero_one=False, bound=1.2, weight_bound=1.2, identity=True, batch_stats=True,
-            byte_gradients=False, eps=1e-5, momentum=0.1, parameters=(0,) * 7,
-        )  # fmt: skip
-        assert block.by_tiles == (name == isa)
         results.append(step(threads))
-    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+    for other in results[1:]:
+        assert all(torch.equal(*pair) for pair in zip(results[0], other, strict=True))
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_the_number_of_threads_changes_nothing(threads):
     torch.manual_seed(0)
-    block = nn.ModuleDict(
-        {"sign": Sign(), "conv": BConv(20, 20), "norm": nn.BatchNorm2d(20), "act": FPReLU(20)}
-    ).train()
-    set_backend(block, "native")
+    block = block_of(20)
     x, results = torch.randn(5, 20, 17, 13), []
     before = torch.get_num_threads()
     try:
@@ -209,7 +325,7 @@ def test_the_number_of_threads_changes_nothing(threads):
             torch.set_num_threads(count)
             block.zero_grad()
             inputs = x.clone().requires_grad_()
-            run_block(block, inputs, inputs).square().sum().backward()
+            native_block(block, inputs, inputs).run().square().sum().backward()
             results.append([inputs.grad, *(p.grad.clone() for p in block.parameters())])
     finally:
         torch.set_num_threads(before)

@@ -1,6 +1,7 @@
 """Native BatchNorm, with a shortcut, a non-linearity or a max-pool behind it, against PyTorch and double precision."""
 
 import copy
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -9,12 +10,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ftbnn import _native
-from ftbnn.nn import FPReLU
-from ftbnn.nn.native_norm import _can_fuse, normalise
+from ftbnn.nn import FPReLU, use_backend
+from ftbnn.nn.native import normalise
+from ftbnn.nn.native.norm import NORM
 
 OUTPUT_TOLERANCE = 1e-5  # float32, relative to the largest output
 GRADIENT_TOLERANCE = 1e-4
-ISAS = _native.isas()
+ISAS = _native.capabilities()["isas"]
 
 
 @pytest.fixture(params=ISAS)
@@ -59,6 +61,14 @@ def norms(draw):
     return norm.train(draw(st.booleans())), then, x.requires_grad_(), shortcut
 
 
+def natively(x, norm, then, *, shortcut=None):
+    """By the native operator, and by nothing else."""
+    with use_backend("native"), patch.object(NORM, "run", wraps=NORM.run) as seen:
+        out = normalise(x, norm, then, shortcut=shortcut)
+    assert seen.call_count == 1
+    return out
+
+
 def copy_of(x, dtype):
     return None if x is None else x.detach().clone().to(dtype).requires_grad_()
 
@@ -68,8 +78,8 @@ def plus(x, shortcut):
 
 
 def assert_near(ours, wanted, tolerance, what):
-    error = (ours.double() - wanted).abs().max().item()
-    assert error <= tolerance * max(1e-2, wanted.abs().max().item()), f"{what}: {error}"
+    error = (ours.double() - wanted).abs().max().item() if wanted.numel() else 0.0
+    assert error <= tolerance * max([1e-2, *wanted.abs().flatten().tolist()]), f"{what}: {error}"
 
 
 @settings(max_examples=50, deadline=None)
@@ -82,8 +92,7 @@ def check_norm(made):
     shortcut64, shortcut32 = copy_of(shortcut, torch.float64), copy_of(shortcut, torch.float32)
     z = plus(copy.deepcopy(norm64)(x64), shortcut64)
     assume((z.abs() > 1e-4).all())  # at 0 a float may take the other slope
-    assert _can_fuse(x, norm, then, shortcut)
-    out = normalise(x, norm, then, "native", shortcut=shortcut)
+    out = natively(x, norm, then, shortcut=shortcut)
     wanted, theirs = then64(plus(norm64(x64), shortcut64)), then32(plus(norm32(x32), shortcut32))
     assert_near(out, wanted, OUTPUT_TOLERANCE, "out")
     assert_near(out, theirs.double(), 2 * OUTPUT_TOLERANCE, "out beside float32")
@@ -107,6 +116,43 @@ def test_norms_equal_double_precision(isa):  # noqa: ARG001
     check_norm()
 
 
+def arguments_of(x, norm, then, shortcut):
+    """What the operator is called with."""
+    run = patch.object(NORM, "run", side_effect=InterruptedError)
+    with run as called, use_backend("native"), pytest.raises(InterruptedError):
+        normalise(x, norm, then, shortcut=shortcut)
+    tensors, told = called.call_args.args
+    return [None if (tensor := tensors.get(name)) is None else tensor.detach() for name in NORM.inputs], told
+
+
+@settings(max_examples=50, deadline=None)
+@given(made=norms(), wants=st.lists(st.booleans(), min_size=len(NORM.learned), max_size=len(NORM.learned)))
+def check_operator(made, wants):
+    """Both registrations, whichever gradients are wanted."""
+    norm, then, x, shortcut = made
+    assume((plus(copy.deepcopy(norm)(x), shortcut).abs() > 1e-4).all())  # at 0 a float may take the other slope
+    tensors, told = arguments_of(x, norm, then, shortcut)
+    ours, wanted = (dict(zip(NORM.results, run(*tensors, *told), strict=True)) for run in (NORM._native, NORM._plain))
+    for name in ("out", "new_mean", "new_var", "saved"):
+        assert ours[name].shape == wanted[name].shape
+        assert_near(ours[name], wanted[name].double(), 2 * OUTPUT_TOLERANCE, name)
+    if not torch.equal(ours["taps"], wanted["taps"]):
+        return  # float32 made two taps equal
+    known = dict(zip(NORM.inputs, tensors, strict=True)) | wanted
+    kept = [known[name] if name in NORM.keep(known, told) else None for name in NORM.kept]
+    wants = [want and known[name] is not None for name, want in zip(NORM.learned, wants, strict=True)]
+    grad = torch.randn(wanted["out"].shape)
+    found = [run(grad, *kept, wants, *told) for run in (NORM._native_backward, NORM._plain_backward)]
+    for name, want, mine, other in zip(NORM.learned, wants, *found, strict=True):
+        assert mine.shape == other.shape, name
+        if want:
+            assert_near(mine, other.double(), 2 * GRADIENT_TOLERANCE, name)
+
+
+def test_the_operators_two_registrations_agree(isa):  # noqa: ARG001
+    check_operator()
+
+
 @settings(max_examples=30, deadline=None)
 @given(pool=pools(), seed=st.integers(0, 2**31), channels=st.sampled_from([1, 7, 16, 37]), odd=st.booleans())
 def check_ties(pool, seed, channels, odd):
@@ -117,7 +163,7 @@ def check_ties(pool, seed, channels, odd):
     norm = nn.BatchNorm2d(channels, eps=0.0).eval()  # mean 0, variance 1: leaves the numbers alone
     norm.weight.requires_grad_(False)
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    out, wanted = normalise(ours, norm, pool, "native"), pool(norm(theirs))
+    out, wanted = natively(ours, norm, pool), pool(norm(theirs))
     assert torch.equal(out.nan_to_num(7), wanted.nan_to_num(7))
     grad = torch.randint(1, 100, out.shape, generator=generator).float()
     out.backward(grad)
@@ -143,7 +189,7 @@ def test_the_number_of_threads_and_the_isa_change_nothing(then, monkeypatch):
                 norm.zero_grad()
                 then.zero_grad()
                 inputs = x.clone().requires_grad_()
-                out = normalise(inputs, norm, then, "native")
+                out = natively(inputs, norm, then)
                 out.square().sum().backward()
                 results.append([out, inputs.grad, *(p.grad.clone() for p in [*norm.parameters(), *then.parameters()])])
     finally:
@@ -157,4 +203,4 @@ def test_a_large_mean_does_not_drown_the_variance():
     norm = nn.BatchNorm2d(3)
     x = torch.randn(4, 3, 40, 40) + 1000
     wanted = copy.deepcopy(norm).double()(x.double())
-    assert_near(normalise(x, norm, None, "native"), wanted, 1e-4, "out")
+    assert_near(natively(x, norm, None), wanted, 1e-4, "out")

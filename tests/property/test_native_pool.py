@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ftbnn import _native
-from ftbnn.nn.native_pool import average, shape_of
+from ftbnn.nn import use_backend
+from ftbnn.nn.native import average
+from ftbnn.nn.native.pool import window_of
 
 TOLERANCE = 1e-5
 
 
-@pytest.fixture(params=_native.isas())
+@pytest.fixture(params=_native.capabilities()["isas"])
 def isa(request, monkeypatch):
     monkeypatch.setenv("FTBNN_ISA", request.param)
     return request.param
@@ -30,9 +32,14 @@ def pools(draw):
     )
 
 
-def both(function, x):
+def natively(x, pool):
+    with use_backend("native"):
+        return average(x, pool)
+
+
+def both(pool, x):
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    out, wanted = function("native", ours), function("torch", theirs)
+    out, wanted = natively(ours, pool), pool(theirs)
     torch.testing.assert_close(out, wanted, rtol=TOLERANCE, atol=TOLERANCE)
     grad = torch.randn(out.shape)
     out.backward(grad)
@@ -53,8 +60,8 @@ def check_average(pool, n, channels, size, last):
     torch.manual_seed(n)
     x = torch.randn(n, channels, *size)
     x = x.to(memory_format=torch.channels_last) if last else x
-    assert shape_of(x, pool) is not None
-    out = both(lambda backend, given: average(given, pool, backend), x)
+    assert window_of(x, pool) is not None
+    out = both(pool, x)
     assert type(out.grad_fn).__name__ == "_AverageBackward"
 
 
@@ -65,6 +72,6 @@ def test_averages_equal_pytorch(isa):  # noqa: ARG001
 def test_other_pools_stay_with_pytorch():
     x = torch.randn(1, 2, 4, 4, requires_grad=True)
     for pool in (nn.AvgPool2d(2, divisor_override=3), nn.AdaptiveAvgPool2d(1)):
-        assert torch.equal(average(x, pool, "native"), pool(x))
+        assert torch.equal(natively(x, pool), pool(x))
     with pytest.raises(RuntimeError, match="pad"):
-        average(x, nn.AvgPool2d(2, 2, padding=2), "native")
+        natively(x, nn.AvgPool2d(2, 2, padding=2))

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from convolution import ACTS, GUARD, Case, Ends, assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ftbnn import _native
+from ftbnn import _native_tests as native
 
-kernels = _native.kernels
-ISAS = [isa for isa in _native.isas() if isa not in ("amx", "portable")]
-GUARD = np.float32(-12345.0)
+ALL = native.kernels("between")
+ISAS = [name for name in ALL if name != "portable"]
 
 every_isa = pytest.mark.parametrize("isa", ISAS)
 thorough = settings(max_examples=100, deadline=None)
@@ -37,7 +37,7 @@ def pools(rng: np.random.Generator) -> tuple[np.ndarray, dict]:
 def run_pool(isa: str, is_max: bool, image: np.ndarray, shape: dict) -> np.ndarray:
     shape = dict(shape)
     buffer = np.full((shape.pop("width"), image.shape[2] + 3), GUARD)
-    kernels.pool_row(isa, is_max, image, **shape, out=buffer[:, 1:-2])
+    native.pool_row(isa, is_max, image, **shape, out=buffer[:, 1:-2])
     return buffer
 
 
@@ -66,111 +66,129 @@ def test_pools_equal_the_portable_ones(isa, seed, is_max):
     )
 
 
-@pytest.mark.parametrize("isa", _native.isas())
-@given(seed=seeds)
+@pytest.mark.parametrize("isa", ALL)
+@given(seed=seeds, has_thresholds=st.booleans())
 @thorough
-def test_runs_of_signs_are_put_together(isa, seed):
+def test_signs(isa, seed, has_thresholds):
     rng = np.random.default_rng(seed)
-    width, runs = int(rng.integers(1, 9)), [int(n) for n in rng.integers(1, 150, rng.integers(1, 4))]
-    words = -(-sum(runs) // 64)
+    width, channels = int(rng.integers(1, 9)), int(rng.integers(1, 300))
+    words = -(-channels // 64)
     codes = rng.integers(0, 2**63, (width, words + 2), np.uint64)
     before = codes.copy()
-    rows = [row_of(rng, width, n) for n in runs]
-    for k, row in enumerate(rows):
-        kernels.sign_row(isa, row, at=sum(runs[:k]), codes=codes[:, 1:-1])
-    signs = np.concatenate(rows, axis=1) > 0
+    row = row_of(rng, width, channels)
+    threshold = rng.choice(np.float32([-1.5, -0.0, 0.0, 0.25]), channels) if has_thresholds else None
+    native.sign_row(isa, row, threshold=threshold, codes=codes[:, 1:-1])
     want = np.zeros((width, 64 * words), np.uint64)
-    want[:, : signs.shape[1]] = signs
+    want[:, :channels] = row > (0 if threshold is None else threshold)
     want = (want.reshape(width, words, 64) << np.arange(64, dtype=np.uint64)).sum(2, dtype=np.uint64)
     np.testing.assert_array_equal(codes[:, 1:-1], want)
     np.testing.assert_array_equal(codes[:, [0, -1]], before[:, [0, -1]])
 
 
-@pytest.mark.parametrize("isa", _native.isas())
-@given(seed=seeds)
-@thorough
-def test_ones_of_windows(isa, seed):
+def epilogue(seed: int, *, exact: bool) -> tuple[np.ndarray, Case]:
+    """A row, and what is done to it."""
     rng = np.random.default_rng(seed)
-    words, kh, kw, step, width = (int(rng.integers(1, top)) for top in (6, 5, 6, 4, 30))
-    reach = (width - 1) * step + kw
-    image = rng.integers(0, 2**64 - 1, (kh, reach, words), np.uint64, endpoint=True)
-    ones = np.full(width + 1, -1, np.int32)
-    columns = np.full(reach + 1, -1, np.int32)
-    kernels.ones_row(isa, image, kw=kw, stride=step, columns=columns[:-1], ones=ones[:-1])
-    counts = np.unpackbits(image.view(np.uint8).reshape(kh, reach, -1), axis=2).sum((0, 2))
-    want = [counts[x * step : x * step + kw].sum() for x in range(width)]
-    np.testing.assert_array_equal(ones, [*want, -1])
-    assert columns[-1] == -1
+    width, channels = int(rng.integers(1, 20)), int(rng.integers(1, 70))
+    options = {name: bool(rng.integers(2)) for name in ("after", "threshold", "out", "codes")}
+    case = Case(
+        outputs=channels,
+        h=1,
+        w=width,
+        kernel=(1, 1),
+        padding=(0, 0),
+        act=str(rng.choice(ACTS)),
+        shortcut=str(rng.choice(["none", "own", "out"])),
+        gap=int(rng.integers(3)),
+        dyadic=exact,
+        seed=seed,
+        **options,
+    )
+    row = row_of(rng, width, channels)
+    return (np.round(row * 4) / 4).astype(np.float32) if exact else row, case
 
 
-def epilogue(rng: np.random.Generator, *, exact: bool) -> dict:
-    width, channels = int(rng.integers(1, 9)), int(rng.integers(1, 70))
-    scales = rng.integers(-8, 8, (4, channels)) / 4 if exact else rng.standard_normal((4, channels))
-    row, shortcut = row_of(rng, width, channels), row_of(rng, width, channels)
-    if exact:
-        row, shortcut = np.round(row * 4) / 4, np.round(shortcut * 4) / 4
-    return {
-        "row": row.astype(np.float32),
-        "scales": np.ascontiguousarray(scales, np.float32),
-        "act": int(rng.integers(4)),
-        "shortcut": shortcut.astype(np.float32) if rng.integers(2) else None,
-    }
-
-
-def run_pointwise(isa: str, arguments: dict) -> np.ndarray:
-    width, channels = arguments["row"].shape
-    buffer = np.full((width, channels + 2), GUARD)
-    kernels.pointwise_row(isa, **arguments, out=buffer[:, 1:-1])
-    return buffer
+def run_pointwise(isa: str, row: np.ndarray, case: Case) -> tuple[np.ndarray, np.ndarray]:
+    ends = Ends(case)
+    native.pointwise_row(isa, row, ends.given())
+    return ends.results()
 
 
 @given(seeds)
 @thorough
 def test_the_portable_epilogue_is_the_epilogue(seed):
-    arguments = epilogue(np.random.default_rng(seed), exact=True)
-    scale, shift, left, right = arguments["scales"]
-    y = scale * arguments["row"] + shift + (0 if arguments["shortcut"] is None else arguments["shortcut"])
-    slopes = [(1, 1), (0, 1), (left, 1), (left, right)][arguments["act"]]
-    np.testing.assert_array_equal(
-        run_pointwise("portable", arguments)[:, 1:-1], np.where(y > 0, slopes[1], slopes[0]) * y
-    )
+    row, case = epilogue(seed, exact=True)
+    assert_same(run_pointwise("portable", row, case), Ends(case).expected(row[None]))
 
 
 @every_isa
 @given(seed=seeds)
 @thorough
 def test_epilogues_of_dyadic_numbers_equal_the_portable_one(isa, seed):
-    arguments = epilogue(np.random.default_rng(seed), exact=True)
-    np.testing.assert_array_equal(run_pointwise(isa, arguments), run_pointwise("portable", arguments))
+    row, case = epilogue(seed, exact=True)
+    assert_same(run_pointwise(isa, row, case), run_pointwise("portable", row, case))
 
 
 @pytest.mark.skipif(len(ISAS) < 2, reason="one ISA that fuses has nothing to agree with")
 @given(seeds)
 @thorough
 def test_epilogues_that_fuse_agree_to_the_last_bit(seed):
-    arguments = epilogue(np.random.default_rng(seed), exact=False)
-    results = [run_pointwise(isa, arguments) for isa in ISAS]
+    row, case = epilogue(seed, exact=False)
+    results = [run_pointwise(isa, row, case) for isa in ISAS]
     for result in results[1:]:
-        np.testing.assert_array_equal(result, results[0])
+        assert_same(result, results[0])
 
 
-@pytest.mark.parametrize("isa", _native.isas())
+@pytest.mark.parametrize("isa", ALL)
+@pytest.mark.parametrize("act", ACTS)
+def test_what_is_not_a_number_stays_visible(isa, act):
+    row = np.full((3, 40), np.nan, np.float32)
+    got, _ = run_pointwise(isa, row, Case(outputs=40, h=1, w=3, kernel=(1, 1), padding=(0, 0), act=act, codes=False))
+    values = got[:, :3, :40]
+    assert np.isnan(values).all() if act != "relu" else (np.isnan(values) | (values == 0)).all()
+
+
+CURVES = {
+    1: lambda y: y * np.clip(y + 3, 0, 6) / 6,
+    2: lambda y: np.clip(y + 3, 0, 6) / 6,
+    3: lambda y: 1 / (1 + np.exp(-y)),
+    4: lambda y: y / (1 + np.exp(-y)),
+    5: np.tanh,
+}
+
+
+@pytest.mark.parametrize("isa", ALL)
+@pytest.mark.parametrize("curve", CURVES)
+def test_curves(isa, curve):
+    rng = np.random.default_rng(curve)
+    y = np.concatenate([np.linspace(-100, 100, 2001), rng.standard_normal(2001) * 5, [0.0, -0.0, 1e-30, 3, -3]])
+    y = y.astype(np.float32)
+    got = np.concatenate([y, [GUARD]]).astype(np.float32)
+    native.bend(isa, curve, got[:-1])
+    want = CURVES[curve](y.astype(np.float64))
+    np.testing.assert_allclose(got[:-1], want, rtol=1e-6, atol=3e-7)
+    assert got[-1] == GUARD
+    portable = y.copy()
+    native.bend("portable", curve, portable)
+    np.testing.assert_array_equal(got[:-1], portable)  # the same floats on every ISA
+
+
+@pytest.mark.parametrize("isa", ALL)
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("width", [1, 7, 8, 16, 37, 224])
 def test_channels_are_interleaved(isa, channels, width):
     planes = np.arange(channels * (width + 3), dtype=np.float32).reshape(channels, width + 3)[:, :width]
     out = np.full(channels * width + 1, GUARD)
-    kernels.interleave_row(isa, planes, out=out[:-1])
+    native.interleave_row(isa, planes, out=out[:-1])
     np.testing.assert_array_equal(out, [*planes.T.ravel(), GUARD])
 
 
-@pytest.mark.parametrize("isa", _native.isas())
+@pytest.mark.parametrize("isa", ALL)
 @pytest.mark.parametrize("count", [1, 8, 15, 16, 17, 672])
 def test_pixels_are_normalised(isa, count):
     rng = np.random.default_rng(count)
     pixels, scales = rng.integers(0, 256, count, np.uint8), rng.standard_normal((2, count)).astype(np.float32)
     out = np.full(count + 1, GUARD)
-    kernels.normalise_row(isa, pixels, scales=scales, out=out[:-1])
+    native.normalise_row(isa, pixels, scales=scales, out=out[:-1])
     want = scales[0].astype(np.float64) * pixels + scales[1]
     np.testing.assert_allclose(out[:-1], want, rtol=1e-6, atol=1e-4)
     assert out[-1] == GUARD

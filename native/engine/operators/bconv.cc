@@ -1,7 +1,7 @@
 // bconv: binary weights on the codes of its input.
+#include "kernels/bconv/bconv.h"
 #include "base/table.h"
 #include "engine/operators/conv.h"
-#include "kernels/bconv/bconv.h"
 
 namespace ftbnn {
 
@@ -48,7 +48,7 @@ class BConvStep final : public FusedStep {
 
   Sizes sizes() const override {
     const Sizes numbers = FusedStep::sizes(), own = kernels_.sizes(shape_);
-    return {numbers.weights + own.weights, own.arranged, own.scratch};
+    return {numbers.weights + own.weights, own.arranged, own.scratch, weight_words(shape_) * sizeof(std::uint64_t)};
   }
 
   void prepare(const Forms& forms) override {
@@ -69,9 +69,9 @@ class BConvStep final : public FusedStep {
     image.clear_border(op_.output);
     const Codes codes{image.codes(codes_, 0, 0), image.forms().code(codes_).row()};
     void* arranged = image.arranged();
-    for (int pass = 0; pass < bconv_->passes(); ++pass) {
-      image.parallel(bconv_->tasks(pass), [&](int task, int worker) {
-        bconv_->arrange(pass, task, codes, arranged, image.scratch(worker));
+    if (bconv_->arranges()) {
+      image.for_rows(out().h, [&](int first, int last, int worker) {
+        bconv_->arrange(first, last, codes, arranged, image.scratch(worker));
       });
     }
     image.for_panels(panels(), out().h, [&](int panel, int first, int last, int worker) {
@@ -96,7 +96,7 @@ class BConvStep final : public FusedStep {
     const Source& source = forms.source(op_.inputs[0]);
     const std::vector<Run> itself = {{0, shape_.in}};
     const std::vector<Run>& runs = form.value == source.value ? source.runs : itself;
-    CodeLayout layout{form.words(), {}, true};
+    CodeLayout layout{form.words(), form.bits(), {}, true};
     for (int g = 0; g < shape_.groups; ++g) {
       std::vector<BitRun> bits;
       int first = shape_.ins().first(g), left = shape_.ins().size(g);

@@ -73,7 +73,9 @@ class ConvStep final : public FusedStep {
   void run(Image& image) const override {
     image.clear_border(op_.output);
     const RealImage in = input(image);
-    image.parallel(conv_->tasks(), [&](int task, int) { conv_->arrange(task, in, image.arranged()); });
+    if (conv_->arranges()) {
+      image.for_rows(out().h, [&](int first, int last, int) { conv_->arrange(first, last, in, image.arranged()); });
+    }
     if (pool_ != nullptr) return run_with_pool(image, in);
     if (is_integer(image)) {
       image.for_rows(out().h, [&](int first, int last, int worker) {

@@ -10,7 +10,7 @@
 namespace ftbnn {
 
 struct OperatorKind {
-  std::uint8_t number;    // in the file
+  std::uint8_t number;  // in the file
   const char* name;
   std::uint32_t version;  // of the file, from which on there is such
   bool takes_several;     // inputs

@@ -2,12 +2,12 @@
 //
 //   acc[y][x][o] = sum over ky, kx, c of  code[y * sh + ky - ph][x * sw + kx - pw][c] * w[o][ky][kx][c]
 //
-// with codes {-1, +1} (zero_one: {0, 1}) by their bits inside the image and 0 outside, and w = +1 where the weight's bit
-// is 1, -1 where it is 0. Then the epilogue.
+// with codes {-1, +1} (zero_one: {0, 1}) by their bits inside the image and 0 outside, and w = +1 where the weight's
+// bit is 1, -1 where it is 0. Then the epilogue.
 //
 // A kernel prepares its operands itself. `make` lays out the weights; arrange() turns the codes of an image into what
-// the kernel reads, in passes of tasks that threads may take in any order; run() multiplies. A kernel that reads codes
-// where they lie has no passes.
+// the kernel reads, by output rows that threads may take in any pieces and order; run() multiplies. A kernel that reads
+// codes where they lie arranges nothing.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,11 @@ struct BitRun {
   bool operator==(const BitRun& other) const { return first == other.first && count == other.count; }
 };
 
-// Where codes are: at each position so many words; of each group the runs that hold its channels, one after the other.
-// Bits that belong to nothing are 0.
+// Where codes are: at each position so many words, whose first `bits` are somebody's and whose others are 0; of each
+// group the runs that hold its channels, one after the other.
 struct CodeLayout {
   std::size_t words;
+  int bits;
   std::vector<std::vector<BitRun>> groups;
   bool has_border;  // zeros all around the image, as far as windows reach: it may be read in place
 };
@@ -40,7 +41,8 @@ struct Codes {
   std::size_t row;          // words from one row to the next
 };
 
-// Weights as bits: of each output channel [kh][kw][words of its group's inputs], channel c is bit c % 64 of word c / 64.
+// Weights as bits: of each output channel [kh][kw][words of its group's inputs], channel c is bit c % 64 of word c
+// / 64.
 using WeightWords = const std::uint64_t*;
 
 struct BConvShape : ConvShape {
@@ -68,9 +70,9 @@ class BConv {
 
   virtual std::size_t arranged_bytes() const { return 0; }
   virtual std::size_t scratch_bytes() const { return 0; }
-  virtual int passes() const { return 0; }
-  virtual int tasks(int) const { return 0; }
-  virtual void arrange(int /*pass*/, int /*task*/, const Codes&, void* /*arranged*/, void* /*scratch*/) const {}
+  virtual bool arranges() const { return false; }
+  // What output rows [first, last) read, as far as no other rows' piece arranges it.
+  virtual void arrange(int /*first*/, int /*last*/, const Codes&, void* /*arranged*/, void* /*scratch*/) const {}
   virtual void run(const BConvCall& call) const = 0;
   // Outputs that a call should make where the caller has the choice: more leave the cache, fewer repeat work.
   virtual std::size_t best_outputs() const { return std::size_t{1} << 13; }

@@ -1,5 +1,7 @@
 #include "base/table.h"
 
+#include <algorithm>
+
 #include "kernels/bconv/layouts.h"
 
 namespace ftbnn {
@@ -11,7 +13,9 @@ const Table<BConvKernels>& bconv_table() {
   static const Table<BConvKernels> table = {
 #if defined(__x86_64__)
       {"amx", AVX512 | feature::amx_tile | feature::amx_int8, by_tiles<tiles__amx>()},
+#if defined(FTBNN_TESTS)
       {"amx_emulated", AVX512 | feature::emulated_tiles, by_tiles<tiles__amx_emulated>()},
+#endif
       {"avx512", AVX512 | feature::avx512_vpopcntdq, by_words<words__avx512>()},
       {"avx2", AVX2, by_words<words__avx2>()},
 #endif
@@ -51,18 +55,17 @@ void gather_run(const std::uint64_t* from, std::size_t from_words, int width, co
 void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
                   std::uint64_t* to, std::size_t words) {
   if (runs.size() == 1) return gather_run(from, from_words, width, runs.front(), to, words);
-  for (int x = 0; x < width; ++x, from += from_words, to += words) {
-    std::size_t filled = 0;  // bits
-    for (std::size_t k = 0; k < words; ++k) to[k] = 0;
-    for (const BitRun& run : runs) {
-      for (int done = 0; done < run.count; done += 64) {
-        const BitRun part{run.first + done, run.count - done < 64 ? run.count - done : 64};
-        std::uint64_t bits;
-        gather_run(from, from_words, 1, part, &bits, 1);
-        to[filled / 64] |= bits << filled % 64;
-        if (filled % 64 + static_cast<std::size_t>(part.count) > 64) to[filled / 64 + 1] |= bits >> (64 - filled % 64);
-        filled += static_cast<std::size_t>(part.count);
-      }
+  const auto positions = static_cast<std::size_t>(width);
+  std::fill_n(to, positions * words, 0);
+  int filled = 0;  // bits
+  for (const BitRun& run : runs) {
+    for (int done = 0, count; done < run.count; done += count, filled += count) {  // up to a word of each at a time
+      const int shift = (run.first + done) % 64, gap = filled % 64;
+      count = std::min({64 - shift, 64 - gap, run.count - done});
+      const std::uint64_t mask = count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+      const std::uint64_t* source = from + (run.first + done) / 64;
+      std::uint64_t* target = to + filled / 64;
+      for (std::size_t x = 0; x < positions; ++x) target[x * words] |= (source[x * from_words] >> shift & mask) << gap;
     }
   }
 }

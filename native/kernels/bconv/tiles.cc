@@ -55,28 +55,11 @@ class TilesBConv final : public BConv {
   std::size_t scratch_bytes() const override {
     return std::max(tile_scratch_bytes(steps_of(s_, s_.ins().largest())), gathered_bytes());
   }
-  int passes() const override { return 1; }
-  int tasks(int) const override { return s_.rows(); }
+  bool arranges() const override { return true; }
 
-  void arrange(int, int row, const Codes& codes, void* arranged, void* scratch) const override {
-    const int line = row - s_.ph;
-    const std::uint64_t* from = line >= 0 && line < s_.h ? codes.at + z(line) * codes.row : nullptr;
-    auto* gathered = static_cast<std::uint64_t*>(scratch);
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const GroupPlan& group = groups_[g];
-      const auto words = z(group.planes.words);
-      ExpandRow task{group.planes, row, s_.pw, s_.w, from, layout_.words, s_.zero_one,
-                     static_cast<std::int8_t*>(arranged) + group.bytes_at};
-      const std::vector<BitRun>& runs = layout_.groups[g];
-      if (from != nullptr && runs.size() == 1 && runs[0].first % 64 == 0) {
-        task.codes += runs[0].first / 64;  // bits past the group's channels are not looked at
-      } else if (from != nullptr) {
-        gather_codes(from, layout_.words, s_.w, runs, gathered, words);
-        task.codes = gathered;
-        task.codes_stride = words;
-      }
-      kernels_.expand(task);
-    }
+  void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
+    const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
+    for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) expand_row(row, codes, arranged, scratch);
   }
 
   std::size_t best_outputs() const override { return std::size_t{1} << 17; }  // weights become bytes in every call
@@ -113,6 +96,27 @@ class TilesBConv final : public BConv {
     std::size_t weights_at;
   };
 
+  void expand_row(int row, const Codes& codes, void* arranged, void* scratch) const {
+    const int line = row - s_.ph;
+    const std::uint64_t* from = line >= 0 && line < s_.h ? codes.at + z(line) * codes.row : nullptr;
+    auto* gathered = static_cast<std::uint64_t*>(scratch);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const GroupPlan& group = groups_[g];
+      const auto words = z(group.planes.words);
+      ExpandRow task{group.planes, row,           s_.pw,       s_.w,
+                     from,         layout_.words, s_.zero_one, static_cast<std::int8_t*>(arranged) + group.bytes_at};
+      const std::vector<BitRun>& runs = layout_.groups[g];
+      if (from != nullptr && runs.size() == 1 && runs[0].first % 64 == 0) {
+        task.codes += runs[0].first / 64;  // bits past the group's channels are not looked at
+      } else if (from != nullptr) {
+        gather_codes(from, layout_.words, s_.w, runs, gathered, words);
+        task.codes = gathered;
+        task.codes_stride = words;
+      }
+      kernels_.expand(task);
+    }
+  }
+
   std::size_t gathered_bytes() const { return z(s_.w) * words_of(s_.ins().largest()) * sizeof(std::uint64_t); }
 
   const BConvShape s_;
@@ -137,8 +141,7 @@ Sizes tiles_sizes(const BConvShape& s) {
 bool suits_tiles(const BConvShape& s) {
   const int channels = s.ins().largest();
   const std::size_t bytes = z(s.groups) * plane_bytes(planes_of(s, channels));
-  return s.positions() >= LEAST_POSITIONS &&
-         std::max(bytes, tile_scratch_bytes(steps_of(s, channels))) <= MOST_BYTES;
+  return s.positions() >= LEAST_POSITIONS && std::max(bytes, tile_scratch_bytes(steps_of(s, channels))) <= MOST_BYTES;
 }
 
 std::unique_ptr<BConv> make_by_tiles(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

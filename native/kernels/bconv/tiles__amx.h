@@ -86,7 +86,7 @@ class Waiting {
     while (count > 0) {
       if (x_ == columns_) {
         x_ = 0;
-        end_ = at_row(end_, 1);
+        next_row(end_);
       }
       const std::size_t stop = x_ + count < columns_ ? x_ + count : columns_;
       finish_row(stop < width_ ? stop : width_);
@@ -139,7 +139,8 @@ class PanelProduct {
     std::size_t* offset = offsets_;
     for (int ky = 0; ky < rows.kh; ++ky) {
       for (int kx = 0; kx < rows.kw; ++kx) {
-        const std::size_t plane = static_cast<std::size_t>(ky % planes.stride_y * planes.stride_x + kx % planes.stride_x);
+        const std::size_t plane =
+            static_cast<std::size_t>(ky % planes.stride_y * planes.stride_x + kx % planes.stride_x);
         const std::size_t line = plane * plane_lines(planes) +
                                  static_cast<std::size_t>(ky / planes.stride_y) * plane_columns(planes) +
                                  static_cast<std::size_t>(kx / planes.stride_x);

@@ -24,6 +24,12 @@ int taps_a_word(int channels, int taps) {
   return (taps + words - 1) / words;
 }
 
+// The rows of a window, and counts of their columns.
+std::size_t words_scratch(const BConvShape& s) {
+  const std::size_t rows = z(s.kh) * z(s.columns()) * words_of(s.ins().largest()) * sizeof(std::uint64_t);
+  return round_up(rows + z(s.columns()) * sizeof(std::int32_t), CACHE_LINE);
+}
+
 // One group as the loops see it.
 struct Group {
   int in, words;           // channels; words of a position, or of a window where taps share words
@@ -47,15 +53,25 @@ class WordsBConv final : public BConv {
   }
 
   std::size_t arranged_bytes() const override {
-    return arranged_words_ * sizeof(std::uint64_t) + (ones_ + ones_columns()) * sizeof(std::int32_t);
+    return arranged_words_ * sizeof(std::uint64_t) + ones_ * sizeof(std::int32_t);
   }
-  int passes() const override { return (is_in_place_ ? 0 : 1) + (merges() || s_.zero_one ? 1 : 0); }
-  int tasks(int pass) const override { return gathers(pass) ? s_.rows() : s_.oh; }
+  std::size_t scratch_bytes() const override { return words_scratch(s_); }
+  bool arranges() const override { return !is_in_place_ || merges() || s_.zero_one; }
 
-  void arrange(int pass, int task, const Codes& codes, void* arranged, void*) const override {
-    if (gathers(pass)) return gather_row(task, codes, arranged);
-    if (merges()) merge_windows(task, arranged);
-    if (s_.zero_one) count_ones(task, codes, arranged);
+  void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].is_copy) continue;
+      if (merges()) {
+        merge_windows(g, first, last, codes, arranged, scratch);
+        continue;
+      }
+      if (!is_in_place_) {
+        for (int row = std::min(first * s_.sh, s_.rows()); row < own_rows(last); ++row) {
+          gather_row(g, row, codes, words_at(arranged) + groups_[g].codes_at + z(row) * line_words(g));
+        }
+      }
+      if (s_.zero_one) count_ones(g, first, last, codes, arranged, scratch);
+    }
   }
 
   void run(const BConvCall& call) const override {
@@ -75,12 +91,15 @@ class WordsBConv final : public BConv {
       const void* arranged = static_cast<const char*>(call.arranged) + z(image) * call.arranged_image;
       const Place place = place_of(group, call.codes, arranged);
       row.row_stride = place.row;
-      for (int y = call.first; y < call.last; ++y) {
+      row.end = call.end;
+      if (row.end.out != nullptr) row.end.out += z(image) * call.out_image;
+      for (int y = call.first; y < call.last; ++y, next_row(row.end)) {
         row.in = place.at + z(merges() ? y : y * s_.sh) * place.row;
-        row.ones = s_.zero_one ? ones_of(arranged) + group.ones_at + z(y) * z(s_.ow) : nullptr;
-        if (!s_.zero_one) row.base = bases_.data() + plan.base_at + z(rows_.of[z(y)]) * columns_.count() * PANEL;
-        row.end = at_row(call.end, z(y - call.first));
-        if (row.end.out != nullptr) row.end.out += z(image) * call.out_image;
+        if (s_.zero_one) {
+          row.ones = ones_of(arranged) + group.ones_at + z(y) * z(s_.ow);
+        } else {
+          row.base = bases_.data() + plan.base_at + z(rows_.of[z(y)]) * columns_.count() * PANEL;
+        }
         kernels_.row(row);
       }
     }
@@ -94,8 +113,10 @@ class WordsBConv final : public BConv {
   };
 
   bool merges() const { return per_word_ > 1; }
-  bool gathers(int pass) const { return pass == 0 && !is_in_place_; }
-  std::size_t ones_columns() const { return s_.zero_one ? z(s_.oh) * z(s_.columns()) : 0; }
+  // Where the rows end that a piece up to output row `last` arranges.
+  int own_rows(int last) const { return last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows()); }
+  std::size_t line_words(std::size_t g) const { return z(s_.columns()) * words_of(groups_[g].in); }
+  static std::uint64_t* words_at(void* arranged) { return static_cast<std::uint64_t*>(arranged); }
 
   std::int32_t* ones_of(void* arranged) const {
     return reinterpret_cast<std::int32_t*>(static_cast<std::uint64_t*>(arranged) + arranged_words_);
@@ -103,18 +124,23 @@ class WordsBConv final : public BConv {
   const std::int32_t* ones_of(const void* arranged) const { return ones_of(const_cast<void*>(arranged)); }
 
   Place place_of(const Group& group, const Codes& codes, const void* arranged) const {
-    if (is_in_place_) return {codes.at - z(s_.ph) * codes.row - z(s_.pw) * layout_.words, codes.row};
     const auto* words = static_cast<const std::uint64_t*>(arranged);
     if (merges()) return {words + group.windows_at, z(s_.ow) * z(group.words)};
+    if (is_in_place_) return {corner(codes), codes.row};
     return {words + group.codes_at, z(s_.columns()) * z(group.words)};
+  }
+
+  // The first tap of the first output, where codes are read in place.
+  const std::uint64_t* corner(const Codes& codes) const {
+    return codes.at - z(s_.ph) * codes.row - z(s_.pw) * layout_.words;
   }
 
   void place_codes() {
     const Groups ins = s_.ins();
     constexpr std::size_t line = CACHE_LINE / sizeof(std::uint64_t);
     const int window_words = (s_.taps() + per_word_ - 1) / per_word_;
-    is_in_place_ = layout_.has_border && !merges() && s_.groups == 1 && words_of(s_.in) == layout_.words &&
-                   layout_.groups[0].size() == 1 && layout_.groups[0][0].first == 0;
+    const std::vector<BitRun> all = {{0, layout_.bits}};
+    is_in_place_ = layout_.has_border && s_.groups == 1 && layout_.groups[0] == all && words_of(s_.in) == layout_.words;
     for (int g = 0; g < s_.groups; ++g) {
       const std::size_t words = words_of(ins.size(g));
       Group group{ins.size(g), merges() ? window_words : static_cast<int>(words), arranged_words_, 0, false, ones_};
@@ -128,9 +154,10 @@ class WordsBConv final : public BConv {
         group.ones_at = groups_[z(other)].ones_at;
       }
       if (!group.is_copy) {
-        if (!is_in_place_) arranged_words_ += round_up(z(s_.rows()) * z(s_.columns()) * words, line);
+        const std::size_t planes = is_in_place_ || merges() ? 0 : z(s_.rows()) * z(s_.columns()) * words;
+        const std::size_t windows = merges() ? s_.positions() * z(group.words) : 0;
         group.windows_at = arranged_words_;
-        if (merges()) arranged_words_ += round_up(s_.positions() * z(group.words), line);
+        arranged_words_ += round_up(planes + windows, line);
         if (s_.zero_one) ones_ += s_.positions();
       }
       groups_.push_back(group);
@@ -175,34 +202,37 @@ class WordsBConv final : public BConv {
     }
   }
 
-  // Row `y` of every group's image with its border.
-  void gather_row(int y, const Codes& codes, void* arranged) const {
-    const int line = y - s_.ph;
-    const bool is_inside = line >= 0 && line < s_.h;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const Group& group = groups_[g];
-      if (group.is_copy) continue;
-      const std::size_t words = words_of(group.in), columns = z(s_.columns());
-      std::uint64_t* to = static_cast<std::uint64_t*>(arranged) + group.codes_at + z(y) * columns * words;
-      if (!is_inside) {
-        std::fill_n(to, columns * words, 0);
-        continue;
-      }
-      std::fill_n(to, z(s_.pw) * words, 0);
-      gather_codes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], to + z(s_.pw) * words,
-                   words);
-      std::fill_n(to + z(s_.pw + s_.w) * words, (columns - z(s_.pw + s_.w)) * words, 0);
+  // A row of a group's image with its border.
+  void gather_row(std::size_t g, int row, const Codes& codes, std::uint64_t* to) const {
+    const int line = row - s_.ph;
+    const std::size_t words = words_of(groups_[g].in), left = z(s_.pw) * words, inside = z(s_.w) * words;
+    if (line < 0 || line >= s_.h) {
+      std::fill_n(to, line_words(g), 0);
+      return;
     }
+    std::fill_n(to, left, 0);
+    gather_codes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], to + left, words);
+    std::fill_n(to + left + inside, line_words(g) - left - inside, 0);
   }
 
-  // The windows of output row `y`.
-  void merge_windows(int y, void* arranged) const {
-    auto* words = static_cast<std::uint64_t*>(arranged);
-    const std::size_t columns = z(s_.columns());
-    for (const Group& group : groups_) {
-      if (group.is_copy) continue;
-      const std::uint64_t* from = words + group.codes_at + z(y * s_.sh) * columns;
-      std::uint64_t* to = words + group.windows_at + z(y) * z(s_.ow) * z(group.words);
+  // Rows y * sh and on, of as many as a window has, in scratch: those that stay from the row before are moved up.
+  const std::uint64_t* gather_window(std::size_t g, int y, bool is_first, const Codes& codes, void* scratch) const {
+    auto* rows = static_cast<std::uint64_t*>(scratch);
+    const std::size_t line = line_words(g);
+    const int stay = is_first ? 0 : std::max(0, s_.kh - s_.sh);
+    if (stay > 0) std::copy_n(rows + z(s_.sh) * line, z(stay) * line, rows);
+    for (int k = stay; k < s_.kh; ++k) gather_row(g, y * s_.sh + k, codes, rows + z(k) * line);
+    return rows;
+  }
+
+  // The windows of output rows, and the ones in each.
+  void merge_windows(std::size_t g, int first, int last, const Codes& codes, void* arranged, void* scratch) const {
+    const Group& group = groups_[g];
+    const std::size_t columns = is_in_place_ ? codes.row : z(s_.columns());
+    for (int y = first; y < last; ++y) {
+      const std::uint64_t* from =
+          is_in_place_ ? corner(codes) + z(y * s_.sh) * codes.row : gather_window(g, y, y == first, codes, scratch);
+      std::uint64_t* to = words_at(arranged) + group.windows_at + z(y) * z(s_.ow) * z(group.words);
       switch (s_.kh == 3 && s_.kw == 3 ? per_word_ : 0) {  // 3x3 taps lie in 5, 3, 2 words or 1
         case 2:
           merge_3x3<2>(from, columns, to);
@@ -219,6 +249,10 @@ class WordsBConv final : public BConv {
         default:
           merge(from, columns, group.words, to);
       }
+      if (!s_.zero_one) continue;
+      OnesRow row{to, 0, group.words, 1, 1, 1, s_.ow, ones_columns(scratch), nullptr};
+      row.ones = ones_of(arranged) + group.ones_at + z(y) * z(s_.ow);
+      kernels_.ones(row);
     }
   }
 
@@ -253,23 +287,23 @@ class WordsBConv final : public BConv {
     }
   }
 
-  void count_ones(int y, const Codes& codes, void* arranged) const {
-    std::int32_t* ones = ones_of(arranged);
-    for (const Group& group : groups_) {
-      if (group.is_copy) continue;
-      const Place place = place_of(group, codes, arranged);
-      OnesRow row{};
-      row.words = group.words;
-      row.row_stride = place.row;
-      row.kh = merges() ? 1 : s_.kh;
-      row.kw = merges() ? 1 : s_.kw;
-      row.stride = merges() ? 1 : s_.sw;
-      row.width = s_.ow;
-      row.in = place.at + z(merges() ? y : y * s_.sh) * place.row;
-      row.columns = ones + ones_ + z(y) * z(s_.columns());
-      row.ones = ones + group.ones_at + z(y) * z(s_.ow);
+  void count_ones(std::size_t g, int first, int last, const Codes& codes, void* arranged, void* scratch) const {
+    const Group& group = groups_[g];
+    OnesRow row{nullptr, line_words(g), group.words, s_.kh, s_.kw, s_.sw, s_.ow, ones_columns(scratch), nullptr};
+    if (is_in_place_) row.row_stride = codes.row;
+    const Place place = place_of(group, codes, arranged);
+    for (int y = first; y < last; ++y) {
+      // Rows below are another piece's: it may not have come to them yet.
+      const bool is_there = is_in_place_ || y * s_.sh + s_.kh <= own_rows(last);
+      row.in = is_there ? place.at + z(y * s_.sh) * place.row : gather_window(g, y, true, codes, scratch);
+      row.ones = ones_of(arranged) + group.ones_at + z(y) * z(s_.ow);
       kernels_.ones(row);
     }
+  }
+
+  // Behind the rows of a window.
+  std::int32_t* ones_columns(void* scratch) const {
+    return reinterpret_cast<std::int32_t*>(static_cast<char*>(scratch) + words_scratch(s_)) - s_.columns();
   }
 
   const BConvShape s_;
@@ -295,10 +329,10 @@ Sizes words_sizes(const BConvShape& s) {
   const auto classes = [](int out, int kernel) { return static_cast<std::uint64_t>(std::min(out, 2 * kernel + 1)); };
   const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * sizeof(std::int32_t);
   const std::uint64_t weights = (merges ? windows : z(s.taps()) * own) * sizeof(std::uint64_t);
-  const std::uint64_t codes = s.border_positions() * own + (merges ? s.positions() * windows : 0) + 2 * CACHE_LINE;
-  const std::uint64_t ones = s.zero_one ? z(s.groups) * s.positions() + z(s.oh) * z(s.columns()) : 0;
+  const std::uint64_t codes = (merges ? s.positions() * windows : s.border_positions() * own) + CACHE_LINE;
+  const std::uint64_t ones = s.zero_one ? z(s.groups) * s.positions() : 0;
   return {panel_count(s.outs()) * PANEL * (weights + bases),
-          z(s.groups) * codes * sizeof(std::uint64_t) + ones * sizeof(std::int32_t), 0};
+          z(s.groups) * codes * sizeof(std::uint64_t) + ones * sizeof(std::int32_t), words_scratch(s)};
 }
 
 std::unique_ptr<BConv> make_by_words(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

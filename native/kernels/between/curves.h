@@ -1,15 +1,16 @@
-// The curves of between.h, in loops that a compiler turns into any ISA's vectors. Included by each ISA's file inside its
-// unnamed namespace, so that no two share a copy.
+// The curves of between.h, in loops that a compiler turns into any ISA's vectors. Included by each ISA's file inside
+// its unnamed namespace, so that no two share a copy.
 
-// e^x between 2^-126 and 2^127: a power of two, and a polynomial of what is left of the exponent, -ln 2 / 2 to ln 2 / 2,
-// whose relative error is below 2e-7.
+// e^x between 2^-126 and 2^127: a power of two, and a polynomial of what is left of the exponent, -ln 2 / 2 to ln 2 /
+// 2, whose relative error is below 2e-7.
 inline float exp_of(float x) {
   x = x > -87.0F ? x : -87.0F;
   x = x < 87.0F ? x : 87.0F;
   const float turns = x * 1.44269504F;
   const auto power = static_cast<std::int32_t>(turns + (turns < 0 ? -0.5F : 0.5F));
   const float whole = static_cast<float>(power);
-  const float f = (x - whole * 0.693145752F) - whole * 1.42860677e-6F;  // ln 2 in two parts: the first one's product is exact
+  const float f =
+      (x - whole * 0.693145752F) - whole * 1.42860677e-6F;  // ln 2 in two parts: the first one's product is exact
   const float series =
       1 + f * (1 + f * (0.5F + f * (0.166666667F + f * (0.0416666667F + f * (0.00833333333F + f * 0.00138888889F)))));
   const std::int32_t bits = (power + 127) * (1 << 23);

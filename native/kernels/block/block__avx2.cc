@@ -11,7 +11,8 @@ namespace {
 
 // Up to 64 floats as bits, with what is to be added to them: above 0, and within the bound.
 template <bool Adds>
-inline void pack_word(const float* x, const float* add, int count, __m256 bound, std::uint64_t& sign, std::uint64_t& in) {
+inline void pack_word(const float* x, const float* add, int count, __m256 bound, std::uint64_t& sign,
+                      std::uint64_t& in) {
   const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
   sign = in = 0;
   for (int c = 0; c < count; c += 8) {

@@ -11,7 +11,8 @@ namespace {
 
 // Up to 64 floats as bits, with what is to be added to them: above 0, and within the bound.
 template <bool Adds>
-inline void pack_word(const float* x, const float* add, int count, __m512 bound, std::uint64_t& sign, std::uint64_t& in) {
+inline void pack_word(const float* x, const float* add, int count, __m512 bound, std::uint64_t& sign,
+                      std::uint64_t& in) {
   sign = in = 0;
   for (int c = 0; c < count; c += 16) {
     const __mmask16 lanes = count - c >= 16 ? 0xffff : static_cast<__mmask16>((1U << (count - c)) - 1);

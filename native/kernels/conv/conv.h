@@ -38,8 +38,9 @@ class Conv {
 
   virtual std::size_t arranged_bytes() const { return 0; }
   virtual std::size_t scratch_bytes() const { return 0; }
-  virtual int tasks() const { return 0; }
-  virtual void arrange(int /*task*/, const RealImage&, void* /*arranged*/) const {}
+  virtual bool arranges() const { return false; }
+  // What output rows [first, last) read, as far as no other rows' piece arranges it.
+  virtual void arrange(int /*first*/, int /*last*/, const RealImage&, void* /*arranged*/) const {}
   virtual void run(const ConvCall& call) const = 0;
 };
 

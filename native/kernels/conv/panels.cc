@@ -36,19 +36,11 @@ class PanelsConv final : public Conv {
   std::size_t arranged_bytes() const override {
     return gathers() ? z(s_.rows()) * z(s_.columns()) * z(s_.in) * sizeof(float) : 0;
   }
-  int tasks() const override { return gathers() ? s_.rows() : 0; }
+  bool arranges() const override { return gathers(); }
 
-  void arrange(int row, const RealImage& image, void* arranged) const override {
-    const int line = row - s_.ph;
-    const bool is_inside = line >= 0 && line < s_.h;
-    for (int g = 0; g < s_.groups; ++g) {
-      const std::size_t size = z(s_.ins().size(g)), columns = z(s_.columns());
-      float* to = gathered(arranged, g) + z(row) * columns * size;
-      std::fill_n(to, columns * size, 0.0F);
-      if (!is_inside) continue;
-      const float* from = image.at + z(line) * image.row + z(s_.ins().first(g));
-      for (int x = 0; x < s_.w; ++x, from += s_.in) std::copy_n(from, size, to + z(x + s_.pw) * size);
-    }
+  void arrange(int first, int last, const RealImage& image, void* arranged) const override {
+    const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
+    for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) gather_row(row, image, arranged);
   }
 
   void run(const ConvCall& call) const override {
@@ -69,9 +61,9 @@ class PanelsConv final : public Conv {
       row.row_stride = call.image.row;
       first = call.image.at - z(s_.ph) * call.image.row - z(s_.pw) * z(s_.in);
     }
-    for (int y = call.first; y < call.last; ++y) {
+    row.end = call.end;
+    for (int y = call.first; y < call.last; ++y, next_row(row.end)) {
       row.in = first + z(y * s_.sh) * row.row_stride;
-      row.end = at_row(call.end, z(y - call.first));
       kernels_.row(row);
     }
   }
@@ -81,6 +73,19 @@ class PanelsConv final : public Conv {
     Panel panel;
     std::size_t weights_at;
   };
+
+  void gather_row(int row, const RealImage& image, void* arranged) const {
+    const int line = row - s_.ph;
+    const bool is_inside = line >= 0 && line < s_.h;
+    for (int g = 0; g < s_.groups; ++g) {
+      const std::size_t size = z(s_.ins().size(g)), columns = z(s_.columns());
+      float* to = gathered(arranged, g) + z(row) * columns * size;
+      std::fill_n(to, columns * size, 0.0F);
+      if (!is_inside) continue;
+      const float* from = image.at + z(line) * image.row + z(s_.ins().first(g));
+      for (int x = 0; x < s_.w; ++x, from += s_.in) std::copy_n(from, size, to + z(x + s_.pw) * size);
+    }
+  }
 
   bool gathers() const { return !reads_in_place(s_); }
   std::size_t depth(int group) const { return z(s_.taps()) * z(s_.ins().size(group)); }

@@ -124,8 +124,7 @@ struct Math {
 }  // namespace
 
 extern const GradKernels byte_grad__avx512vnni;
-const GradKernels byte_grad__avx512vnni = {4,          4,          find_largest, pack_rows,
-                                              pack_columns, pack_codes, pack_signs, nothing,      product<Math, 14>,
-                                              nothing,      scatter,    roof<Math>};
+const GradKernels byte_grad__avx512vnni = {4,          4,       find_largest,      pack_rows, pack_columns, pack_codes,
+                                           pack_signs, nothing, product<Math, 14>, nothing,   scatter,      roof<Math>};
 
 }  // namespace ftbnn

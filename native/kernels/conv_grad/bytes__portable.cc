@@ -90,7 +90,7 @@ void nothing() {}
 
 extern const GradKernels byte_grad__portable;
 const GradKernels byte_grad__portable = {
-    PACKED,  PACKED,  find_largest, pack_byte_rows, pack_byte_columns, pack_byte_codes, pack_byte_signs,
-    nothing,       product, nothing, scatter,      nullptr};
+    PACKED,          PACKED,  find_largest, pack_byte_rows, pack_byte_columns, pack_byte_codes,
+    pack_byte_signs, nothing, product,      nothing,        scatter,           nullptr};
 
 }  // namespace ftbnn

@@ -22,16 +22,16 @@ struct Math {
 
 extern const GradKernels grad__avx512bf16;
 const GradKernels grad__avx512bf16 = {2,
-                                              2,
-                                              nullptr,
-                                              bf16::pack_rows,
-                                              bf16::pack_columns,
-                                              bf16::pack_codes,
-                                              bf16::pack_signs,
-                                              nothing,
-                                              product<Math, 14>,
-                                              nothing,
-                                              bf16::scatter,
-                                              roof<Math>};
+                                      2,
+                                      nullptr,
+                                      bf16::pack_rows,
+                                      bf16::pack_columns,
+                                      bf16::pack_codes,
+                                      bf16::pack_signs,
+                                      nothing,
+                                      product<Math, 14>,
+                                      nothing,
+                                      bf16::scatter,
+                                      roof<Math>};
 
 }  // namespace ftbnn

@@ -11,7 +11,9 @@ const Table<GradKernels>& grad_table() {
   static const Table<GradKernels> table = {
 #if defined(__x86_64__)
       {"amx", AVX512 | feature::avx512_bf16 | feature::amx_tile | feature::amx_bf16, grad__amx},
+#if defined(FTBNN_TESTS)
       {"amx_emulated", AVX512 | feature::avx512_bf16 | feature::emulated_tiles, grad__amx_emulated},
+#endif
       {"avx512bf16", AVX512 | feature::avx512_bf16, grad__avx512bf16},
       {"avx512", AVX512, grad__avx512},
       {"avx2", AVX2, grad__avx2},

@@ -61,12 +61,11 @@ struct Epilogue {
   return end.after != nullptr ? y + end.after[c] : y;
 }
 
-// That of the output row so many rows below.
-[[maybe_unused]] static inline Epilogue at_row(Epilogue end, std::size_t rows) {
-  if (end.shortcut != nullptr) end.shortcut += rows * end.shortcut_row;
-  if (end.out != nullptr) end.out += rows * end.out_row;
-  if (end.codes != nullptr) end.codes += rows * end.codes_row;
-  return end;
+// To the output row below.
+[[maybe_unused]] static inline void next_row(Epilogue& end) {
+  if (end.shortcut != nullptr) end.shortcut += end.shortcut_row;
+  if (end.out != nullptr) end.out += end.out_row;
+  if (end.codes != nullptr) end.codes += end.codes_row;
 }
 
 }  // namespace ftbnn

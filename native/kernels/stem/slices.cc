@@ -82,7 +82,8 @@ class SlicesStem final : public Stem {
     patch.width = s_.ow;
     patch.depth = depth_;
     patch.patches = static_cast<std::int8_t*>(call.scratch);
-    for (int y = call.first; y < call.last; ++y) {
+    Epilogue end = call.end;
+    for (int y = call.first; y < call.last; ++y, next_row(end)) {
       patch.in = static_cast<const std::int8_t*>(call.pixels) + z(y * s_.sh) * patch.row_stride;
       kernels_.patches(patch);
       for (int panel = 0; panel < panels_; ++panel) {
@@ -90,7 +91,7 @@ class SlicesStem final : public Stem {
         row.weights = weights_.data() + z(panel) * SLICES * z(depth_) * PANEL;
         row.offset = offset_.data() + (z(panel) * classes() + z(rows_.of[z(y)]) * columns_.count()) * PANEL;
         row.border = columns_.of.data();
-        row.end = of_panel(at_row(call.end, z(y - call.first)), panel);
+        row.end = of_panel(end, panel);
         row.end.scale = scale_.data() + z(panel) * PANEL;
         kernels_.row(row);
       }
@@ -114,8 +115,7 @@ class SlicesStem final : public Stem {
   void slice(const StemShape& s, int o, const float* weights, double unit) {
     for (int k = 0; k < s.in * s.taps(); ++k) {
       const int at = k % s.taps() * s.in + k / s.taps();  // in the patch: [tap][channel]
-      auto value =
-          static_cast<int>(std::round(static_cast<double>(weights[k]) * s.pixel_scale[k / s.taps()] / unit));
+      auto value = static_cast<int>(std::round(static_cast<double>(weights[k]) * s.pixel_scale[k / s.taps()] / unit));
       for (int part = 0; part < SLICES; ++part) {
         const int digit = ((value + 128) & 255) - 128;
         const std::size_t block =

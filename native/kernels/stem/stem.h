@@ -18,7 +18,7 @@ namespace ftbnn {
 // A convolution of one group with its weights [out][in][kh][kw], and per channel what follows: y = scale * acc + shift.
 struct StemShape : ConvShape {
   const float* weights;
-  const float *scale, *shift;             // of an output channel; null: 1 and 0
+  const float *scale, *shift;              // of an output channel; null: 1 and 0
   const float *pixel_scale, *pixel_shift;  // of an input channel
 };
 

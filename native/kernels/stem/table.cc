@@ -10,7 +10,9 @@ const Table<StemKernels>& stem_table() {
   static const Table<StemKernels> table = {
 #if defined(__x86_64__)
       {"amx", AVX512 | feature::amx_tile | feature::amx_int8, by_slices<slices__amx>()},
+#if defined(FTBNN_TESTS)
       {"amx_emulated", AVX512 | feature::emulated_tiles, by_slices<slices__amx_emulated>()},
+#endif
 #endif
       {"none",
        PORTABLE,

@@ -1,32 +1,22 @@
-"""The native core: what the CPU can do."""
+"""The native core."""
 
 from typing import Annotated, overload
 
 import numpy
 from numpy.typing import NDArray
 
-from ftbnn._native import (
-    bench as bench,
-    kernels as kernels,
-    training as training
-)
+from ftbnn._native import bench as bench, training as training
 import ftbnn.errors
 
 
-def cpu_name() -> str:
-    """Brand string of the CPU."""
-
-def cpu_features() -> list[str]:
+def capabilities() -> dict[str, Any]:
     """
-    Instruction sets the kernels care about that the CPU and the operating system both offer.
+    What this machine can do: cpu, features and isas that may run here, best first; the isa in use (the best, or the one FTBNN_ISA names), which kernels that means by family, isas whose engines differ, and whether training has kernels of its own that are faster than PyTorch's, and such for gradients in bytes. Raises UserError if FTBNN_ISA names one that cannot be used.
     """
 
-def isas() -> list[str]:
-    """ISAs whose kernels may run here, best first."""
-
-def isa_in_use() -> str:
+def cores() -> int:
     """
-    The ISA the kernels use: the best one, or the one FTBNN_ISA names. Raises UserError if it cannot be used.
+    Cores that this process may use: of its affinity, and of a container's quota.
     """
 
 class FormatError(ftbnn.errors.UserError):
@@ -41,10 +31,10 @@ class Engine:
     """A loaded .ftbnn file."""
 
     @overload
-    def __init__(self, path: str, threads: int) -> None: ...
+    def __init__(self, path: str, threads: int, *, max_bytes: int = 1073741824, max_macs: int = 1099511627776, isa: str = '') -> None: ...
 
     @overload
-    def __init__(self, data: bytes, threads: int) -> None: ...
+    def __init__(self, data: bytes, threads: int, *, max_bytes: int = 1073741824, max_macs: int = 1099511627776, isa: str = '') -> None: ...
 
     def run_f32(self, images: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None, None), order='C', device='cpu', writable=False)], scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
         """Normalised (N, C, H, W) images to (N, outputs)."""

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from ftbnn import _native
-from ftbnn.bench.ours import forced_isa
 from ftbnn.bench.rounds import progress_bar
 from ftbnn.bench.subject import enliven
 from ftbnn.errors import UserError
@@ -113,8 +112,7 @@ def measure(isas: Sequence[str], *, rounds: int = 40, layers: Sequence[Layer] = 
             path = Path(folder) / f"{number}.ftbnn"
             pack(enliven(layer.network()), torch.zeros(1, *layer.input_shape), path)
             for isa in isas:
-                with forced_isa(isa):
-                    measured.append(_Measured(layer, isa, load(path, threads=1)))
+                measured.append(_Measured(layer, isa, load(path, threads=1, isa=isa)))
     with progress_bar((WARM_UP + rounds) * len(measured)) as bar:
         for number in range(WARM_UP + rounds):
             for one in measured:

@@ -4,8 +4,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,22 +43,8 @@ def different_isas() -> list[str]:
     return [isa for isa in _native.capabilities()["engine_isas"] if isa != "portable"]
 
 
-@contextmanager
-def forced_isa(isa: str) -> Iterator[None]:
-    """Engines made inside use this ISA: they read FTBNN_ISA when they are made."""
-    before = os.environ.get("FTBNN_ISA")
-    os.environ["FTBNN_ISA"] = isa
-    try:
-        yield
-    finally:
-        del os.environ["FTBNN_ISA"]
-        if before is not None:
-            os.environ["FTBNN_ISA"] = before
-
-
 def contender(subject: Subject, isa: str, threads: int, images: NDArray[np.float32]) -> Contender:
-    with forced_isa(isa):
-        model = load(subject.file, threads=threads)
+    model = load(subject.file, threads=threads, isa=isa)
     return Contender(subject.name, "ftbnn", "binary", model.isa, threads, len(images), lambda: model(images))
 
 

@@ -46,10 +46,11 @@ def write(
 ) -> None:
     """Adds NAME.json (and NAME.png) to the report and writes its README anew. `text` is what was printed."""
     command = shlex.join(["ftbnn", *sys.argv[1:]])
-    entry = {"command": command, "machine": machine(), "rows": rows, **more, "text": text.splitlines()}
+    where = machine()
+    entry = {"command": command, "machine": where, "rows": rows, **more, "text": text.splitlines()}
     write_atomically(folder / f"{name}.json", (json.dumps(entry, indent=2) + "\n").encode())
     if picture:
-        draw(rows, folder / f"{name}.png", entry["machine"]["cpu"])
+        draw(rows, folder / f"{name}.png", where["cpu"])
     write_atomically(folder / "README.md", readme(folder).encode())
 
 

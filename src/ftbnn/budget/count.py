@@ -283,7 +283,7 @@ def _to_meta(tensor: Tensor) -> Tensor:
     return tensor if tensor.is_meta else torch.empty_like(tensor, device="meta")
 
 
-class _MetaRecorder(Recorder):
+class _MetaRecorder(Recorder):  # type: ignore[no-untyped-call]
     """Takes along constants that a forward makes on another device, as torch.tensor does."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

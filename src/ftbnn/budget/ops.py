@@ -20,7 +20,8 @@ MOVES = frozenset(
     "transpose unbind unflatten unsafe_split unsafe_view _unsafe_view unsqueeze view view_as channel_shuffle "
     "native_channel_shuffle".split()
 )
-# Not counted by the paper: additions (of shortcuts, thresholds), the global average, constants, and dropout, which deployment drops.
+# Not counted by the paper: additions (of shortcuts, thresholds), the global average, constants, and dropout, which
+# deployment drops.
 FREE = frozenset(
     "add sub rsub mean _adaptive_avg_pool2d adaptive_avg_pool2d empty zeros ones full empty_like zeros_like ones_like "
     "full_like arange scalar_tensor dropout native_dropout constant_pad_nd".split()

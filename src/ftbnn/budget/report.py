@@ -78,13 +78,13 @@ def layer_table(budget: Budget) -> str:
 
 def sums(budget: Budget) -> str:
     """The sums as lines."""
-    shape = "x".join(map(str, budget.input_shape))
+    shape, share = "x".join(map(str, budget.input_shape)), f"{budget.binary_share:.1%} of it binary"
     return "\n".join(
         [
             f"input {shape}, convention {budget.rule.name}",
             f"  FLOPs         {budget.flops / 1e6:10.3f} M",
             f"  BOPs          {budget.bops / 1e6:10.3f} M",
-            f"  budget        {budget.budget / 1e6:10.3f} M   (FLOPs + BOPs / 64; {budget.binary_share:.1%} of it binary)",
+            f"  budget        {budget.budget / 1e6:10.3f} M   (FLOPs + BOPs / 64; {share})",
             f"  params        {budget.params / 1e6:10.4f} M   (real + binary / 32)",
             f"  size packed   {size(budget.packed_bytes):>12}",
             f"  size as fp32  {size(budget.fp32_bytes):>12}",
@@ -107,8 +107,10 @@ def summary(network: nn.Module, input_shape: Sequence[int] | None = None) -> Sum
         return Summary(f"{layer_table(budget)}\n\n{type(network).__name__}, {sums(budget)}")
     binary = {id(parameter) for _, layer in layers(network) for parameter in layer.binary_parameters()}
     rows, real_total, binary_total = [], 0, 0
+    seen: set[int] = set()
     for path, module in network.named_modules():
-        own = list(module.parameters(recurse=False))
+        own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
+        seen.update(map(id, own))
         if not own:
             continue
         bits = sum(p.numel() for p in own if id(p) in binary)

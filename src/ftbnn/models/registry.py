@@ -36,8 +36,7 @@ def _derived(layers: int, groups: int, v: int) -> Entry:
 
 
 def _toy(about: str, builder: Callable[..., nn.Module]) -> Entry:
-    sizes = {"image_size": 28, "in_channels": 1, "classes": 10}
-    return Entry(builder, about, **sizes, has_stems=False, has_methods=False)
+    return Entry(builder, about, image_size=28, in_channels=1, classes=10, has_stems=False, has_methods=False)
 
 
 def _real(layers: int) -> Entry:

@@ -207,10 +207,10 @@ class BConv(Layer):
 
     @torch.no_grad()
     def adopt(self, packed: Packed) -> None:
+        if self.input is not None:
+            self.input.adopt(packed)
         given = packed.positive or packed.weights
-        if given is None:  # an operator of the input's own: a threshold
-            if self.input is not None:
-                self.input.adopt(packed)
+        if given is None:
             return
         magnitudes = []
         for part, numbers in zip(self.parts, given, strict=True):
@@ -221,7 +221,7 @@ class BConv(Layer):
             size = proxies.abs().mean()  # that which the layer starts with
             proxies.copy_(torch.where(numbers, size, -size))
             magnitudes.append(self.signs(proxies).abs()[:, 0, 0, 0].double())
-        if magnitudes and packed.scale is not None:
+        if magnitudes:
             packed.scale = packed.scale / torch.cat(magnitudes)
 
     def extra_repr(self) -> str:

@@ -18,12 +18,14 @@ class Packed:
     `scale` and `shift` are of the whole operator: a layer that multiplies by itself takes its own part out.
     """
 
+    scale: Tensor
+    shift: Tensor
     weights: list[Tensor] | None = None  # real ones, by groups of a kind
     positive: list[Tensor] | None = None  # where binary ones are +1
-    scale: Tensor | None = None
-    shift: Tensor | None = None
+    threshold: Tensor | None = None  # of the input's signs
     left: Tensor | None = None  # slopes
     right: Tensor | None = None
+    after: Tensor | None = None  # what is added behind the slopes
 
 
 class Layer(nn.Module):

@@ -1,6 +1,8 @@
 """Non-linearities of two straight pieces, whoever wrote them: what epilogues and native blocks can compute.
 
 y = slope * (x + before) + after,   slope = right where x + before > 0, else left
+
+A ReLU is a slope of 0, so -inf becomes NaN where torch.relu gives 0: what has overflowed in training is not hidden.
 """
 
 from dataclasses import dataclass
@@ -8,6 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ftbnn.nn.layer import speaks_for
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,6 @@ def slopes_of(act: nn.Module | None, channels: int) -> Slopes | None:
     """The slopes of a non-linearity (None: the identity), or None if two straight pieces are not what it is."""
     if act is None:
         return Slopes()
-    own = getattr(act, "slopes", None)
+    own = getattr(act, "slopes", None) if speaks_for(act, "slopes") else None
     found = own() if callable(own) else _OF_TORCH[type(act)](act, channels) if type(act) in _OF_TORCH else None
     return found if isinstance(found, Slopes) and found.fit(channels) else None

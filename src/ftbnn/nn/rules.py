@@ -8,7 +8,7 @@ A rule is data: an operator takes its name and numbers, so that every backend co
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from ftbnn.errors import UserError, unknown
 
 DEFAULT_BOUND = 1.2  # of the paper's window
+RULES: dict[str, "type[Rule]"] = {}
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,16 @@ class Rule(ABC):
 
     name: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        """A rule of one's own is found by its name; one with another derivative must have another name."""
+        if "name" in vars(cls):
+            RULES[cls.name] = cls
+        elif {"primitive", "derivative", "keep", "apply"} & set(vars(cls)):
+            raise TypeError(f"the gradient rule {cls.__name__} needs a name of its own")
+
     @property
     def numbers(self) -> list[float]:
-        return [float(number) for number in astuple(self)]
+        return [float(number) for number in vars(self).values()]  # of its fields, in their order
 
     @abstractmethod
     def primitive(self, x: Tensor) -> Tensor:
@@ -102,7 +110,6 @@ class Tanh(Rule):
         return self.k * self.t * (1 - torch.tanh(self.t * x).square())
 
 
-RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Window, Polynomial, Tanh)}
 NO_RULE = Window(math.inf)  # the gradient passes as it is
 
 

@@ -87,7 +87,7 @@ def sign(
     `bound` of one's own, a window."""
     rule = rule or Window(DEFAULT_BOUND if bound is None else bound)
     if backend() == "plain":
-        return _as_written(_shifted(x, shift), zero_one, rule)
+        return _as_written(x, shift, zero_one, rule)
     arguments = (x, shift, zero_one, rule.name, rule.numbers)
     if operators.is_seen():
         seen: Tensor = _OPERATOR(*arguments)
@@ -99,11 +99,14 @@ def sign(
     return _plain(*arguments)
 
 
-def _as_written(x: Tensor, zero_one: bool, rule: Rule) -> Tensor:
+def _as_written(x: Tensor, shift: Tensor | None, zero_one: bool, rule: Rule) -> Tensor:
     """The paper's appendix D: straight-through by detaching. Without a gradient, in operators that every format has."""
+    x = _shifted(x, shift)
     if torch.is_grad_enabled() and x.requires_grad:
-        smooth = rule.primitive(x)
-        return smooth + (torch.sign(x) - smooth).detach()
+        smooth, code = rule.primitive(x), torch.sign(x)
+        if zero_one and shift is not None:  # else a ReLU has left nothing negative
+            code = code.clamp_min(0)
+        return smooth + (code - smooth).detach()
     return torch.where(x > 0, torch.ones_like(x), torch.full_like(x, 0.0 if zero_one else -1.0))
 
 
@@ -134,7 +137,8 @@ class Sign(Binarizer):
     def forward(self, x: Tensor) -> Tensor:
         if self.mode == "sign":
             return sign(x, zero_one=self.zero_one, rule=self.rule, shift=self.shift())
-        return torch.tanh(x) if self.mode == "tanh" else x
+        shifted = _shifted(x, self.shift())
+        return torch.tanh(shifted) if self.mode == "tanh" else shifted
 
     def extra_repr(self) -> str:
         codes = "{0, 1}" if self.zero_one else "{-1, +1}"

@@ -1,19 +1,23 @@
 """What works on each number by itself: BatchNorm, non-linearities, sums, constants per channel. All are epilogues."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from ftbnn.packing.graph import Epilogue, Pointwise
+from ftbnn.packing.graph import ActName, Epilogue, Pointwise
 from ftbnn.packing.moves import Feature
 from ftbnn.packing.step import Step
 
+LARGEST = float(np.finfo(np.float32).max)
 
-def pointwise(step: Step, x: Any, epilogue: Epilogue) -> Feature:
+
+def pointwise(step: Step, x: Any, epilogue: Epilogue, *, is_for_signs: bool = False) -> Feature:
     value = step.read(x)
     if x.shape != step.shape:
         raise step.error("spreads a tensor over a larger one (broadcasting)")
-    return step.emit(Pointwise(step.path, (value,), step.result(), epilogue))
+    return step.emit(Pointwise(step.path, (value,), step.result(), epilogue, is_for_signs=is_for_signs))
 
 
 def batch_norm(step: Step) -> Feature:
@@ -40,6 +44,32 @@ def leaky_relu(step: Step) -> Feature:
 def fprelu(step: Step) -> Feature:
     left, right = step.constant(step["left"]), step.constant(step["right"])
     return pointwise(step, step["x"], Epilogue(act="fprelu", left=left, right=right))
+
+
+def curve(act: ActName) -> Callable[[Step], Feature]:
+    """A function that the engine computes as it is."""
+    return lambda step: pointwise(step, step["self"], Epilogue(act=act))
+
+
+def hardtanh(step: Step) -> Feature:
+    return _clamp(step, step["min_val"], step["max_val"])
+
+
+def clamp(step: Step) -> Feature:
+    return _clamp(step, step.arguments.get("min"), step.arguments.get("max"))
+
+
+def _clamp(step: Step, low: Any, high: Any) -> Feature:
+    """Both ends are numbers; one that is not given is the last float32."""
+    if isinstance(low, Tensor | Feature) or isinstance(high, Tensor | Feature):
+        raise step.error("clamps to tensors; only to numbers can be written")
+    if low == 0 and high is None:
+        return relu(step)
+    least = -LARGEST if low is None else max(float(low), -LARGEST)
+    most = LARGEST if high is None else min(float(high), LARGEST)
+    if not least <= most:
+        raise step.error(f"clamps to between {low} and {high}")
+    return pointwise(step, step["self"], Epilogue(act="clamp", low=least, high=most))
 
 
 def add(step: Step) -> Feature:

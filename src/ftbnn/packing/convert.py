@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ftbnn.errors import UserError, first_line
 from ftbnn.packing import arithmetic, convolutions, pools
-from ftbnn.packing.graph import ExportError, Graph, Operator, Pointwise, Value
+from ftbnn.packing.graph import ExportError, Graph, NotInFormat, Operator, Pointwise, Value
 from ftbnn.packing.moves import BATCH, MOVES, Feature, Moves
 from ftbnn.packing.step import Step
 from ftbnn.tracing import Call, Recorder, map_tensors
@@ -21,12 +21,18 @@ RULES: dict[str, Callable[[Step], Feature]] = {
     "add": arithmetic.add,
     "addmm": convolutions.addmm,
     "avg_pool2d": pools.avg_pool,
+    "clamp": arithmetic.clamp,
+    "clamp_max": arithmetic.clamp,
+    "clamp_min": arithmetic.clamp,
     "constant_pad_nd": convolutions.pad,
     "convolution": convolutions.convolution,
     "div": arithmetic.div,
     "ftbnn::bconv": convolutions.bconv,
     "ftbnn::fprelu": arithmetic.fprelu,
     "ftbnn::sign": convolutions.sign,
+    "hardsigmoid": arithmetic.curve("hardsigmoid"),
+    "hardswish": arithmetic.curve("hardswish"),
+    "hardtanh": arithmetic.hardtanh,
     "leaky_relu": arithmetic.leaky_relu,
     "max_pool2d_with_indices": pools.max_pool,
     "mean": pools.mean,
@@ -36,7 +42,10 @@ RULES: dict[str, Callable[[Step], Feature]] = {
     "neg": arithmetic.neg,
     "relu": arithmetic.relu,
     "rsub": arithmetic.rsub,
+    "sigmoid": arithmetic.curve("sigmoid"),
+    "silu": arithmetic.curve("silu"),
     "sub": arithmetic.sub,
+    "tanh": arithmetic.curve("tanh"),
 }
 # Give the same numbers; a change of type is refused where it rounds.
 _SAME = frozenset("_to_copy alias clone contiguous detach lift_fresh".split())
@@ -85,9 +94,7 @@ class _Converter:
                 raise ExportError(path, f"rounds to {call.result.dtype}; networks are exported in float32")
             return next(iter(arguments.values()))
         if call.name not in RULES:
-            raise ExportError(
-                path, f"{call.spoken} cannot be written into a .ftbnn file (docs/export.md lists what can)"
-            )
+            raise NotInFormat(path, f"{call.spoken} cannot be written into a .ftbnn file")
         first = call.result if isinstance(call.result, Tensor) else call.result[0]
         return RULES[call.name](Step(path, tuple(first.shape), arguments, self.moves, self.write))
 
@@ -106,7 +113,7 @@ class _Converter:
                 if isinstance(known, Feature):
                     return numbers(known)
                 if tensor.is_floating_point():
-                    raise ExportError(path, "joins constants to the network's values")
+                    raise NotInFormat(path, "joins constants to the network's values")
                 return tensor.cpu()
 
             return call.operator(*map_tensors(call.args, of), **map_tensors(call.kwargs, of))

@@ -48,11 +48,12 @@ def _convolve(step: Step, x: Feature, parts: Sequence[Tensor], *, bias: Tensor |
 
 
 def sign(step: Step) -> Feature:
-    """A binary convolution takes the signs of what it reads; what is added before stays an addition."""
+    """A binary convolution takes the signs of what it reads; what is added before will be its threshold."""
     x: Feature = step["x"]
     if step["shift"] is not None:
         shape = (-1, *[1] * (len(step.shape) - 2))
-        x = pointwise(step, x, Epilogue(shift=step.per_channel(step["shift"].view(shape))))
+        shift = step.per_channel(step["shift"].view(shape))
+        x = pointwise(step, x, Epilogue(shift=shift), is_for_signs=True)
     return replace(x, code=step["zero_one"])
 
 
@@ -73,9 +74,10 @@ def _linear(step: Step, x: Feature, matrix: Tensor, bias: Tensor | None) -> Feat
 
 
 def pad(step: Step) -> Feature:
-    """Zeros around a map: a convolution behind them takes them as its padding; the output's size says how far it runs."""
-    x, sides = step["self"], [*step["pad"], 0, 0, 0, 0][:4]
+    """Zeros around a map: a convolution behind them takes them as its padding, and its output's size says how far it
+    runs."""
+    x: Feature = step["self"]
+    left, _, top, _ = [*step["pad"], 0, 0, 0, 0][:4]
     if step["value"] != 0 or min(step["pad"]) < 0 or len(x.shape) != 4 or any(step["pad"][4:]):
         raise step.error(UNPADDED)
-    left, _, top, _ = sides
     return replace(x, path=step.path, shape=step.shape, padding=(x.padding[0] + top, x.padding[1] + left))

@@ -6,7 +6,7 @@ Numbers of an epilogue are float64 until the file is written, so that folding ro
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,27 @@ from numpy.typing import NDArray
 from ftbnn.errors import UserError
 
 Numbers = NDArray[np.float64]
-ActName = Literal["none", "relu", "prelu", "fprelu"]
-ACTS: tuple[ActName, ...] = ("none", "relu", "prelu", "fprelu")  # by their numbers in the file
+ActName = Literal["none", "relu", "prelu", "fprelu", "clamp", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh"]
+ACTS: tuple[ActName, ...] = get_args(ActName)  # by their numbers in the file
+ACTS_OF_VERSION_1 = ACTS[:4]
 
-# What stands in the file: six u32, one u32, one u8, one f32, or a blob of floats, of bits or of whole numbers.
-FieldKind = Literal["window", "u32", "u8", "f32", "floats", "bits", "integers"]
+# What stands in the file: six u32, one u32, one u8, or a blob: of real weights, of a number per channel, of bits, of
+# whole numbers.
+FieldKind = Literal["window", "u32", "u8", "weights", "numbers", "bits", "integers"]
 
 
 class ExportError(UserError):
-    """A part of a network that a file cannot hold, by its layer path, and why."""
+    """A part of a network that cannot be exported, by its layer path, and why."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot export {path or 'the network'}: {reason}")
+
+
+class NotInFormat(ExportError):
+    """What a .ftbnn file has no words for."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, f"{reason} (docs/export.md says what a .ftbnn file holds; ONNX holds more)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +61,7 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Epilogue:
-    """y = act(scale[c] * acc + shift[c] + shortcut), for what is not None."""
+    """y = act(scale[c] * acc + shift[c] + shortcut) + after[c], for what is not None."""
 
     scale: Numbers | None = None
     shift: Numbers | None = None
@@ -60,15 +69,36 @@ class Epilogue:
     act: ActName = "none"
     left: Numbers | None = None
     right: Numbers | None = None
+    low: float = 0.0  # of a clamp
+    high: float = 0.0
+    after: Numbers | None = None
+
+    @property
+    def version(self) -> int:
+        """The first version of the file that has all of it."""
+        return 1 if self.after is None and self.act in ACTS_OF_VERSION_1 else 2
+
+    @property
+    def only_shift(self) -> Numbers | None:
+        """What it adds to each channel, if it does nothing else."""
+        does_more = self.act != "none" or any(it is not None for it in (self.scale, self.shortcut, self.after))
+        return None if does_more else self.shift
+
+
+EPILOGUE_FLAGS = ("scale", "shift", "shortcut", "after")  # by their bits in the file
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of an operator: its name here, what stands in the file, and what docs/format.md says of it."""
+    """A field of an operator: its name here, what stands in the file, and what docs/format.md says of it.
+
+    A u8 may announce a field that can be absent: its bit 1 says that it is there.
+    """
 
     name: str
     kind: FieldKind
     text: str
+    announces: str = ""
 
 
 WINDOW = Field("window", "window", "window")
@@ -91,6 +121,11 @@ class Operator:
     def reads(self) -> Iterator[Value]:
         yield from self.inputs
 
+    @property
+    def version(self) -> int:
+        """The first version of the file that has all of it."""
+        return 1
+
 
 @dataclass
 class Fused(Operator):
@@ -104,13 +139,17 @@ class Fused(Operator):
         if self.epilogue.shortcut is not None:
             yield self.epilogue.shortcut
 
+    @property
+    def version(self) -> int:
+        return self.epilogue.version
+
 
 @dataclass
 class Conv(Fused):
     """Real weights. One (out, in of group, kh, kw) array, or two where the last group is larger than the others."""
 
     kind, title, note = 1, "conv", "zero padding"
-    fields = (WINDOW, GROUPS, Field("weights", "floats", "blob f32 [out][in of group][kh][kw]"))
+    fields = (WINDOW, GROUPS, Field("weights", "weights", "blob f32 [out][in of group][kh][kw]"))
     window: Window = field(kw_only=True)
     groups: int = field(kw_only=True)
     weights: tuple[NDArray[Any], ...] = field(kw_only=True)
@@ -121,17 +160,23 @@ class BConv(Fused):
     """Binary weights on the codes of its input. `positive` is where a weight is +1, in arrays as Conv's weights."""
 
     kind, title = 2, "bconv"
-    note = "codes of the input: bit 1 where x > 0; a padded tap contributes 0"
+    note = "codes of the input: bit 1 where x > 0, or x > threshold[c]; a padded tap contributes 0"
     fields = (
         WINDOW,
         GROUPS,
-        Field("zero_one", "u8", "u8 code (0: {-1, +1}, 1: {0, 1})"),
+        Field("zero_one", "u8", "u8 code (0: {-1, +1}, 1: {0, 1}; 2 more with a threshold)", announces="threshold"),
         Field("positive", "bits", "blob bits"),
+        Field("threshold", "numbers", "blob f32 [in] threshold if announced"),
     )
     window: Window = field(kw_only=True)
     groups: int = field(kw_only=True)
     zero_one: bool = field(kw_only=True)
     positive: tuple[NDArray[np.bool_], ...] = field(kw_only=True)
+    threshold: Numbers | None = field(kw_only=True, default=None)
+
+    @property
+    def version(self) -> int:
+        return super().version if self.threshold is None else 2
 
 
 @dataclass
@@ -139,7 +184,7 @@ class Linear(Fused):
     """A matrix (out, in) times a vector."""
 
     kind, title, note = 3, "linear", "input has height and width 1"
-    fields = (Field("weight", "floats", "blob f32 [out][in]"),)
+    fields = (Field("weight", "weights", "blob f32 [out][in]"),)
     weight: NDArray[Any] = field(kw_only=True)
 
 
@@ -187,6 +232,7 @@ class Channels(Operator):
 @dataclass
 class Pointwise(Fused):
     kind, title = 9, "pointwise"
+    is_for_signs: bool = field(kw_only=True, default=False)  # what a sign adds before it looks
 
 
 @dataclass
@@ -211,7 +257,8 @@ OPERATORS: tuple[type[Operator], ...] = (
 def documented(operator: type[Operator]) -> str:
     """The operator's row in the table of docs/format.md."""
     texts = [f.text for f in operator.fields] + (["epilogue"] if issubclass(operator, Fused) else [])
-    return f"| {operator.kind} | {operator.title} | {', '.join(texts) or '-'} | {operator.note}{' ' if operator.note else ''}|"
+    cells = [str(operator.kind), operator.title, ", ".join(texts) or "-", operator.note]
+    return f"| {' | '.join(cells)} |".replace("  ", " ")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ftbnn.packing.graph import (
     Channels,
     Concat,
     Conv,
+    Epilogue,
     Flatten,
     Fused,
     Graph,
@@ -53,6 +54,8 @@ class _Step(nn.Module):
     shift: Tensor | None
     left: Tensor | None
     right: Tensor | None
+    after: Tensor | None
+    threshold: Tensor | None
 
     def __init__(self, operator: Operator) -> None:
         super().__init__()
@@ -65,14 +68,20 @@ class _Step(nn.Module):
         elif isinstance(operator, Linear):
             weights = [_tensor(operator.weight)]
         self.weights = nn.ParameterList(nn.Parameter(weight, requires_grad=False) for weight in weights)
+        self._keep("threshold", getattr(operator, "threshold", None))
         if isinstance(operator, Fused):
-            for name in ("scale", "shift", "left", "right"):
-                numbers = getattr(operator.epilogue, name)
-                self.register_buffer(name, None if numbers is None else _tensor(numbers).view(1, -1, 1, 1))
+            for name in ("scale", "shift", "left", "right", "after"):
+                self._keep(name, getattr(operator.epilogue, name))
+
+    def _keep(self, name: str, numbers: NDArray[np.generic] | None) -> None:
+        self.register_buffer(name, None if numbers is None else _tensor(numbers).view(1, -1, 1, 1))
 
     def forward(self, *inputs: Tensor) -> Tensor:
         operator = self.operator
-        x = RUN[type(operator)](operator, list(self.weights), *inputs[: len(operator.inputs)])
+        given = inputs[: len(operator.inputs)]
+        if self.threshold is not None:
+            given = (given[0] - self.threshold,)
+        x = RUN[type(operator)](operator, list(self.weights), *given)
         if not isinstance(operator, Fused):
             return x
         if self.scale is not None:
@@ -81,15 +90,30 @@ class _Step(nn.Module):
             x = x + self.shift
         if operator.epilogue.shortcut is not None:
             x = x + inputs[-1]
-        return self._activate(F.relu(x) if operator.epilogue.act == "relu" else x)
+        x = self._activate(x, operator.epilogue)
+        return x if self.after is None else x + self.after
 
-    def _activate(self, x: Tensor) -> Tensor:
+    def _activate(self, x: Tensor, end: Epilogue) -> Tensor:
+        if end.act in CURVES:
+            return CURVES[end.act](x)
+        if end.act == "clamp":
+            return x.clamp(end.low, end.high)
         if self.left is None:
             return x
         if self.right is None:
             return F.prelu(x, self.left.flatten())
         positive = x.clamp_min(0)
         return torch.addcmul(positive * self.right, x - positive, self.left)
+
+
+CURVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
 
 
 def _conv(operator: Conv | BConv, weights: list[Tensor], x: Tensor) -> Tensor:

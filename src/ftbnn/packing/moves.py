@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ftbnn.packing.graph import Channels, Concat, ExportError, Flatten, Operator, Value
+from ftbnn.packing.graph import Channels, Concat, ExportError, Flatten, NotInFormat, Operator, Value
 
 MOVES = frozenset(
     "cat channel_shuffle expand flip index index_select movedim narrow native_channel_shuffle permute pixel_shuffle "
@@ -52,7 +52,7 @@ class Moves:
 
     def numbers(self, feature: Feature) -> Tensor:
         if feature.padding != NO_PADDING:
-            raise ExportError(feature.path, UNPADDED)
+            raise NotInFormat(feature.path, UNPADDED)
         if feature.numbers is not None:
             return feature.numbers.contiguous()
         assert feature.value is not None
@@ -72,7 +72,7 @@ class Moves:
 
         result = run(numbers)
         if len(codes) > 1:
-            raise ExportError(path, "joins codes of different kinds ({-1, +1}, {0, 1} or real)")
+            raise NotInFormat(path, "joins codes of different kinds ({-1, +1}, {0, 1} or real)")
         code = codes.pop()
 
         def wrap(moved: Any) -> Any:
@@ -89,7 +89,7 @@ class Moves:
         assert feature.numbers is not None
         shape, numbers = feature.shape, feature.numbers.numpy()
         if len(shape) not in (2, 4) or shape[0] != BATCH:
-            raise ExportError(feature.path, f"gives {describe(shape)}; only maps and vectors per image can be exported")
+            raise NotInFormat(feature.path, f"gives {describe(shape)}; only maps and vectors per image can be exported")
         height, width = shape[2:] if len(shape) == 4 else (1, 1)
         numbers = numbers.reshape(BATCH, shape[1], height * width)
         owner = np.searchsorted(self.starts, numbers[0], side="right") - 1
@@ -100,10 +100,10 @@ class Moves:
         sources = list(dict.fromkeys(owner.ravel().tolist()))
         flat = height * width == 1
         if not flat and any((self.values[k].height, self.values[k].width) != (height, width) for k in sources):
-            raise ExportError(feature.path, "moves pixels; only whole channels can be moved")
+            raise NotInFormat(feature.path, "moves pixels; only whole channels can be moved")
         pixels = height * width  # of a source too, once it is flat where the result is
         if (owner != owner[:, :1]).any() or (at != at[:, :1] // pixels * pixels + np.arange(pixels)).any():
-            raise ExportError(feature.path, "moves pixels; only whole channels can be moved")
+            raise NotInFormat(feature.path, "moves pixels; only whole channels can be moved")
         values = [self._flat(feature.path, self.values[k]) if flat else self.values[k] for k in sources]
         bases = dict(zip(sources, np.cumsum([0, *(value.channels for value in values)]).tolist(), strict=False))
         source = np.array([bases[k] for k in owner[:, 0].tolist()]) + at[:, 0] // pixels

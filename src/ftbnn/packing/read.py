@@ -36,9 +36,10 @@ def _operator(row: dict[str, Any], values: list[Value]) -> Operator:
     elif kind is Linear:
         fields["weight"] = fields["weight"].reshape(output.channels, inputs[0].channels)
     if issubclass(kind, Fused):
-        numbers = {key: _numbers(row[key]) for key in ("scale", "shift", "left", "right")}
-        shortcut = values[row["shortcut"]] if row["shortcut"] >= 0 else None
-        fields["epilogue"] = Epilogue(**numbers, shortcut=shortcut, act=row["act"])
+        end: dict[str, Any] = {key: _numbers(row[key]) for key in ("scale", "shift", "left", "right", "after")}
+        end |= {key: row[key] for key in ("act", "low", "high")}
+        end["shortcut"] = values[row["shortcut"]] if row["shortcut"] >= 0 else None
+        fields["epilogue"] = Epilogue(**end)
     return kind(row["path"], inputs, output, **fields)
 
 
@@ -54,8 +55,8 @@ _GET: dict[str, Callable[[dict[str, Any], str], Any]] = {
     "window": _window,
     "u32": lambda row, name: row[name],
     "u8": lambda row, name: row[name],
-    "f32": lambda row, name: row[name],
-    "floats": lambda row, _: np.frombuffer(row["weights"], "<f4"),
+    "weights": lambda row, _: np.frombuffer(row["weights"], "<f4"),
+    "numbers": lambda row, name: _numbers(row[name]),
     "bits": _bits,
     "integers": lambda row, name: np.frombuffer(row[name], "<i4").copy(),
 }
@@ -64,7 +65,8 @@ _GET: dict[str, Callable[[dict[str, Any], str], Any]] = {
 def _channels_first(part: NDArray[Any]) -> NDArray[Any]:
     """The stream has the input channels of a tap side by side; arrays have the taps behind the channels."""
     outputs, _, height, width = part.shape
-    return part.reshape(outputs, height, width, -1).transpose(0, 3, 1, 2).copy()
+    first: NDArray[Any] = part.reshape(outputs, height, width, -1).transpose(0, 3, 1, 2).copy()
+    return first
 
 
 def _numbers(data: bytes | None) -> NDArray[np.float64] | None:

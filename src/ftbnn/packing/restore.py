@@ -20,6 +20,7 @@ from ftbnn.errors import UserError
 from ftbnn.nn.layer import Layer, Packed
 from ftbnn.packing import build_graph
 from ftbnn.packing import graph as kinds
+from ftbnn.packing.fold import fold
 from ftbnn.packing.graph import Fused, Graph
 from ftbnn.tracing import evaluating
 
@@ -35,13 +36,14 @@ def restore(network: nn.Module, given: Graph, path: str | Path, images: Iterable
     batches = iter(images)
     first = next(batches, None)
     example = torch.zeros(1, given.input.channels, given.input.height, given.input.width) if first is None else first
-    own, others = _learned(build_graph(network, example)), _learned(given)
+    own, others = _learned(build_graph(network, example)), _learned(fold(given))
     keeps = own[-1].path if own and others and _is_other_classifier(own[-1], others[-1]) else None
     _check_same(own, others, keeps, path)
     modules = dict(network.named_modules())
     for mine, other in zip(own, others, strict=True):
         if mine.path != keeps:
-            _take([modules[path] for path in (mine.path, *mine.folded) if path in modules], other)
+            paths = dict.fromkeys((mine.path, *mine.folded))
+            _take([modules[path] for path in paths if path in modules], other)
     for mine, other in zip(_learned(build_graph(network, example)), others, strict=True):
         if mine.path != keeps and not _equal(mine, other):
             raise UserError(f"cannot go on from {path}: {mine.path} is not made of layers that take numbers back")
@@ -62,7 +64,7 @@ def _is_other_classifier(mine: Fused, other: Fused) -> bool:
     return isinstance(mine, kinds.Linear) and mine.path == other.path and _shapes(mine) != _shapes(other)
 
 
-def _check_same(own: list[Fused], others: list[Fused], keeps: str | None, path: Path) -> None:
+def _check_same(own: list[Fused], others: list[Fused], keeps: str | None, path: str | Path) -> None:
     if len(own) != len(others):
         raise UserError(f"{path} is of another network: {len(others)} of its operators learn, {len(own)} do here")
     for mine, other in zip(own, others, strict=True):
@@ -75,25 +77,29 @@ def _check_same(own: list[Fused], others: list[Fused], keeps: str | None, path: 
 
 
 def _settings(operator: Fused) -> list[Any]:
-    return [operator.epilogue.act, *(getattr(operator, name, None) for name in ("window", "groups", "zero_one"))]
+    end = operator.epilogue
+    ends = np.array([end.low, end.high], np.float32).tolist()
+    return [end.act, ends, *(getattr(operator, name, None) for name in ("window", "groups", "zero_one"))]
 
 
 def _numbers(operator: Fused) -> Iterator[NDArray[Any]]:
-    """What is learned, the weights first; a scale or shift that is not there is 1 or 0."""
+    """What is learned, the weights first; a scale that is not there is 1, a shift or threshold 0."""
     if isinstance(operator, kinds.Conv):
         yield from operator.weights
     elif isinstance(operator, kinds.BConv):
         yield from operator.positive
+        yield _or(operator.threshold, np.zeros(operator.inputs[0].channels))
     elif isinstance(operator, kinds.Linear):
         yield operator.weight
-    yield from _affine(operator)
-    yield from (slope for slope in (operator.epilogue.left, operator.epilogue.right) if slope is not None)
-
-
-def _affine(operator: Fused) -> tuple[NDArray[Any], NDArray[Any]]:
     end, channels = operator.epilogue, operator.output.channels
-    scale = np.ones(channels) if end.scale is None else end.scale
-    return scale, np.zeros(channels) if end.shift is None else end.shift
+    yield _or(end.scale, np.ones(channels))
+    yield _or(end.shift, np.zeros(channels))
+    yield from (slope for slope in (end.left, end.right) if slope is not None)
+    yield _or(end.after, np.zeros(channels))
+
+
+def _or(numbers: NDArray[Any] | None, absent: NDArray[Any]) -> NDArray[Any]:
+    return absent if numbers is None else numbers
 
 
 def _shapes(operator: Fused) -> list[tuple[int, ...]]:
@@ -109,24 +115,25 @@ def _equal(mine: Fused, other: Fused) -> bool:
 
 def _packed(operator: Fused) -> Packed:
     """An operator's numbers as layers take them back."""
-    scale, shift = _affine(operator)
 
-    def tensor(numbers: NDArray[Any] | None) -> Tensor | None:
-        return None if numbers is None else torch.from_numpy(np.array(numbers))
+    def tensor(numbers: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.array(numbers))
 
-    weights: tuple[NDArray[Any], ...] = ()
-    if isinstance(operator, kinds.Conv):
-        weights = operator.weights
+    end, channels = operator.epilogue, operator.output.channels
+    packed = Packed(tensor(_or(end.scale, np.ones(channels))), tensor(_or(end.shift, np.zeros(channels))))
+    packed.after = tensor(_or(end.after, np.zeros(channels)))
+    if end.left is not None:
+        packed.left = tensor(end.left)
+    if end.right is not None:
+        packed.right = tensor(end.right)
+    if isinstance(operator, kinds.BConv):
+        packed.positive = [tensor(part) for part in operator.positive]
+        packed.threshold = tensor(_or(operator.threshold, np.zeros(operator.inputs[0].channels)))
+    elif isinstance(operator, kinds.Conv):
+        packed.weights = [tensor(part) for part in operator.weights]
     elif isinstance(operator, kinds.Linear):
-        weights = (operator.weight,)
-    return Packed(
-        weights=[torch.from_numpy(np.array(weight)) for weight in weights] or None,
-        positive=[torch.from_numpy(part) for part in operator.positive] if isinstance(operator, kinds.BConv) else None,
-        scale=tensor(scale),
-        shift=tensor(shift),
-        left=tensor(operator.epilogue.left),
-        right=tensor(operator.epilogue.right),
-    )
+        packed.weights = [tensor(operator.weight)]
+    return packed
 
 
 def _take(layers: list[nn.Module], operator: Fused) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ftbnn.packing.graph import ExportError, Numbers, Operator, Value, Window
+from ftbnn.packing.graph import NotInFormat, Numbers, Operator, Value, Window
 from ftbnn.packing.moves import NO_PADDING, UNPADDED, Feature, Moves, describe
 
 Pair = int | Sequence[int]
@@ -28,8 +28,8 @@ class Step:
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
 
-    def error(self, reason: str) -> ExportError:
-        return ExportError(self.path, reason)
+    def error(self, reason: str) -> NotInFormat:
+        return NotInFormat(self.path, reason)
 
     def read(self, x: Any, *, takes_codes: bool = False, takes_padding: bool = False) -> Value:
         """The value of x: real and unpadded, or as it was before its Sign and padding where the caller takes those."""
@@ -58,7 +58,7 @@ class Step:
             full = tensor.expand(self.shape).reshape(*self.shape[:2], -1)
         except RuntimeError:
             raise self.error("its constant does not fit the tensor") from None
-        if not torch.equal(full, full[:1, :, :1].expand_as(full)):
+        if not torch.allclose(full, full[:1, :, :1].expand_as(full), rtol=0, atol=0, equal_nan=True):
             raise self.error("its constant differs within a channel")
         return self.constant(full[0, :, 0])
 

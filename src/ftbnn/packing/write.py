@@ -10,10 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ftbnn.errors import UserError
-from ftbnn.packing.graph import ACTS, BConv, Conv, ExportError, Fused, Graph, Operator, Value, Window
+from ftbnn.packing.graph import (
+    ACTS,
+    EPILOGUE_FLAGS,
+    BConv,
+    Conv,
+    ExportError,
+    Field,
+    Fused,
+    Graph,
+    NotInFormat,
+    Operator,
+    Value,
+    Window,
+)
 
 MAGIC = b"\x89FTBNN\r\n"
-VERSION = 1
 ALIGNMENT = 64
 # The limits of docs/format.md.
 MAX_OPERATORS, MAX_CHANNELS, MAX_SIDE, MAX_ELEMENTS = 2**12, 2**16, 2**14, 2**28
@@ -78,14 +90,13 @@ class _Writer:
         values = [graph.input, *(operator.output for operator in graph.operators)]
         self.numbers = {value: number for number, value in enumerate(values)}
         self.payload = _Payload()
-        self.put: dict[str, Callable[[str, Any], bytes]] = {
-            "window": lambda _, window: _window(window),
-            "u32": lambda _, number: _u32(number),
-            "u8": lambda _, number: bytes([number]),
-            "f32": lambda _, number: struct.pack("<f", number),
-            "floats": lambda path, arrays: self.floats(path, "weight", *_several(arrays)),
-            "bits": lambda _, parts: self.payload.add(pack(parts)),
-            "integers": lambda _, numbers: self.payload.add(numbers.astype("<i4").tobytes()),
+        self.put: dict[str, Callable[[str, str, Any], bytes]] = {
+            "window": lambda _, __, window: _window(window),
+            "u32": lambda _, __, number: _u32(number),
+            "weights": lambda path, _, arrays: self.floats(path, "weight", *_several(arrays)),
+            "numbers": self.floats,
+            "bits": lambda _, __, parts: self.payload.add(pack(parts)),
+            "integers": lambda _, __, numbers: self.payload.add(numbers.astype("<i4").tobytes()),
         }
 
     def floats(self, path: str, what: str, *arrays: ArrayLike) -> bytes:
@@ -97,16 +108,23 @@ class _Writer:
 
     def operator(self, operator: Operator) -> bytes:
         if isinstance(operator, Conv | BConv) and operator.groups > MAX_GROUPS:
-            raise ExportError(operator.path, f"has {operator.groups} groups; at most {MAX_GROUPS} are supported")
+            raise NotInFormat(operator.path, f"has {operator.groups} groups; at most {MAX_GROUPS} are supported")
         inputs = [self.numbers[value] for value in operator.inputs]
         head = bytes([operator.kind]) + _text(operator.path) + _u32(len(inputs), *inputs)
-        fields = [self.put[f.kind](operator.path, getattr(operator, f.name)) for f in operator.fields]
+        fields = [self.field(operator, f) for f in operator.fields]
         end = self.epilogue(operator) if isinstance(operator, Fused) else b""
         return b"".join([head, _u32(self.numbers[operator.output]), *fields, end])
 
+    def field(self, operator: Operator, it: Field) -> bytes:
+        given = getattr(operator, it.name)
+        if it.kind == "u8":
+            has_more = bool(it.announces) and getattr(operator, it.announces) is not None
+            return bytes([given | has_more << 1])
+        return b"" if given is None else self.put[it.kind](operator.path, it.name, given)
+
     def epilogue(self, operator: Fused) -> bytes:
         path, end = operator.path, operator.epilogue
-        flags = (end.scale is not None) | (end.shift is not None) << 1 | (end.shortcut is not None) << 2
+        flags = sum((getattr(end, name) is not None) << bit for bit, name in enumerate(EPILOGUE_FLAGS))
         parts = [bytes([flags, ACTS.index(end.act)])]
         if end.scale is not None:
             parts.append(self.floats(path, "scale", end.scale))
@@ -118,6 +136,10 @@ class _Writer:
             parts.append(self.floats(path, "left slope", end.left))
         if end.right is not None:
             parts.append(self.floats(path, "right slope", end.right))
+        if end.act == "clamp":
+            parts.append(struct.pack("<2f", end.low, end.high))
+        if end.after is not None:
+            parts.append(self.floats(path, "addition behind", end.after))
         return b"".join(parts)
 
 
@@ -128,14 +150,14 @@ def _several(arrays: Any) -> Sequence[Any]:
 def _value(path: str, value: Value) -> bytes:
     if value.channels > MAX_CHANNELS or max(value.height, value.width) > MAX_SIDE or value.size > MAX_ELEMENTS:
         shape = f"{value.channels}x{value.height}x{value.width}"
-        raise ExportError(path, f"a value of {shape} is larger than a file can hold")
+        raise NotInFormat(path, f"a value of {shape} is larger than a file can hold")
     return _u32(value.channels, value.height, value.width)
 
 
 def encode(graph: Graph, info: InputInfo) -> bytes:
-    """The whole file."""
+    """The whole file, of the first version that has words for all of it."""
     if len(graph.operators) >= MAX_OPERATORS:
-        raise ExportError("", f"it has {len(graph.operators)} operators; a file holds fewer than {MAX_OPERATORS}")
+        raise NotInFormat("", f"it has {len(graph.operators)} operators; a file holds fewer than {MAX_OPERATORS}")
     writer = _Writer(graph)
     operators = b"".join(map(writer.operator, graph.operators))
     stream = b"".join(
@@ -155,8 +177,9 @@ def encode(graph: Graph, info: InputInfo) -> bytes:
     payload = bytes(writer.payload.data)
     offset = -(-(64 + len(stream)) // ALIGNMENT) * ALIGNMENT
     checksums = zlib.crc32(stream), zlib.crc32(payload)
-    head = struct.pack("<8sIIQQQII12x", MAGIC, VERSION, 64, len(stream), offset, len(payload), *checksums)
+    version = max(operator.version for operator in graph.operators)
+    head = struct.pack("<8sIIQQQII12x", MAGIC, version, 64, len(stream), offset, len(payload), *checksums)
     data = head + _u32(zlib.crc32(head)) + stream + bytes(offset - 64 - len(stream)) + payload
     if len(data) > MAX_FILE:
-        raise ExportError("", f"its file would have {len(data)} bytes; at most 2^31 are allowed")
+        raise NotInFormat("", f"its file would have {len(data)} bytes; at most 2^31 are allowed")
     return data

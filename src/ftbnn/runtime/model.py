@@ -16,7 +16,6 @@ from PIL import Image
 from ftbnn import _native
 from ftbnn._native import FormatError
 from ftbnn.errors import UserError
-from ftbnn.machine import cores
 from ftbnn.runtime.images import centre_view, picture_of, upright
 from ftbnn.text import counted, line
 from ftbnn.zoo import resolve
@@ -84,15 +83,15 @@ def _check_threads(threads: Any) -> int:
 class Model:
     """A loaded network. May be called from several threads at once; the GIL is released while it runs."""
 
-    def __init__(self, source: Given, *, threads: int | None = None, **budget: int) -> None:
+    def __init__(self, source: Given, *, threads: int | None = None, **settings: Any) -> None:
         given = _bytes_of(source)
         name = "these bytes" if given is not None else os.fspath(source)  # type: ignore[arg-type]
-        count = cores() if threads is None else _check_threads(threads)
+        count = _native.cores() if threads is None else _check_threads(threads)
         if given is None:
             _check_file(name)
         with naming(line(str(name), 200)):
-            self._engine = _native.Engine(given if given is not None else name, count, **budget)
-        self._made_of = (given if given is not None else os.path.abspath(name), count, budget)
+            self._engine = _native.Engine(given if given is not None else name, count, **settings)
+        self._made_of = (given if given is not None else os.path.abspath(name), count, settings)
         self.name: str = self._engine.name
         self.input_shape: tuple[int, int, int] = self._engine.input_shape
         self.output_shape: tuple[int, int, int] = self._engine.output_shape
@@ -198,16 +197,25 @@ class Model:
         return centre_view(picture, channels=channels, size=(height, width), side=self._engine.resize)
 
 
-def load(source: Given, *, threads: int | None = None, **budget: int) -> Model:
+def load(
+    source: Given,
+    *,
+    threads: int | None = None,
+    max_bytes: int | None = None,
+    max_macs: int | None = None,
+    isa: str | None = None,
+) -> Model:
     """Opens a .ftbnn file, its bytes, or `zoo:NAME`. Raises FormatError if it is not one, UserError if unreadable.
 
-    `threads` is by default one per core that the process may use. `max_bytes` and `max_macs` (docs/format.md) limit
-    what a file from elsewhere may ask for.
+    `threads` is by default one per core that the process may use. `max_bytes` and `max_macs` are what a file may ask
+    for, in memory and in operations an image (docs/format.md). `isa` is one of `ftbnn info`'s, by default FTBNN_ISA or
+    the best.
     """
     if isinstance(source, str | os.PathLike):
         source = resolve(Path(source) if isinstance(source, os.PathLike) else source)
-    return Model(source, threads=threads, **budget)
+    wanted = {"max_bytes": max_bytes, "max_macs": max_macs, "isa": isa}
+    return Model(source, threads=threads, **{name: value for name, value in wanted.items() if value is not None})
 
 
-def _load_again(source: str | bytes, threads: int, budget: dict[str, int]) -> Model:
-    return Model(source, threads=threads, **budget)
+def _load_again(source: str | bytes, threads: int, settings: dict[str, Any]) -> Model:
+    return Model(source, threads=threads, **settings)

@@ -77,8 +77,13 @@ def count_named(
 ) -> Budget:
     """The budget of a network of the registry, or of one's own (`FILE.py:FACTORY`). None means the model's default."""
     check_positive(image_size=image_size, classes=classes, in_channels=in_channels, width=width)
-    settings: dict[str, Any] = {"classes": classes, "in_channels": in_channels, "stem": stem}
-    settings |= {"width": width, "method": method}
+    settings: dict[str, Any] = {
+        "classes": classes,
+        "in_channels": in_channels,
+        "stem": stem,
+        "width": width,
+        "method": method,
+    }
     if is_own(model):
         parameters_of(model)  # executes the file, whose own tensors shall have numbers
     with skeleton():

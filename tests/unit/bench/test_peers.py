@@ -5,14 +5,14 @@ import pytest
 import torch
 from export_networks import build_small, make_dyadic, small_networks
 
-from ftbnn.bench.graph_module import GraphModule
 from ftbnn.bench.peers.resnet18 import ResNet18
 from ftbnn.bench.subject import open_subject
 from ftbnn.errors import UserError
-from ftbnn.packing import pack
-from ftbnn.packing.read import read_graph
 from ftbnn.models import build
 from ftbnn.nn import FPReLU
+from ftbnn.packing import pack
+from ftbnn.packing.graph_module import GraphModule
+from ftbnn.packing.read import read_graph
 from ftbnn.runtime import load
 
 # Whole numbers and powers of two up to a global mean: what is left is the rounding of float32 after it.

@@ -5,29 +5,29 @@ import pytest
 import torch
 
 from ftbnn import _native
-from ftbnn.bench.plain import plain
 from ftbnn.bench.profile import without_marks
 from ftbnn.cli.main import main
 from ftbnn.models import build
+from ftbnn.nn import use_backend
 
 
 @pytest.mark.parametrize("name", ["ftbnn18", "bireal18", "ftbnn-d18-g3-v5"])
 def test_the_plain_formulation_is_the_same_network(name):
     """Equal loss and equal gradients: what is timed side by side computes the same."""
     network = build(name, classes=3, width=None if "-d18" in name else 4, stem="small").double()
-    twin = plain(network)
     images, labels = torch.randn(4, 3, 32, 32, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
-    losses = [torch.nn.functional.cross_entropy(net(images), labels) for net in (network, twin)]
+    losses, gradients = [], []
+    for formulation in ("torch", "plain"):
+        with use_backend(formulation):
+            losses.append(torch.nn.functional.cross_entropy(network(images), labels))
+        gradients.append(torch.autograd.grad(losses[-1], list(network.parameters())))
     torch.testing.assert_close(*losses)
-    ours = torch.autograd.grad(losses[0], list(network.parameters()))
-    theirs = torch.autograd.grad(losses[1], list(twin.parameters()))
-    assert len(ours) == len(theirs)
-    sort = lambda grads: sorted(g.flatten().norm().item() for g in grads)  # noqa: E731 - names differ, norms may not
-    assert sort(ours) == pytest.approx(sort(theirs), rel=1e-9, abs=1e-12)
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 def test_rows_have_what_a_report_needs(capsys):
-    bytes_too = ["native8"] if _native.training.has_byte_kernels() else []
+    bytes_too = ["native8"] if _native.capabilities()["training"]["bytes"] else []
     assert main(["bench", "train", "toy-relu", "--batch", "4", "--image-size", "28", "--rounds", "2", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["formulation"] for row in rows] == ["plain", "torch", "native", *bytes_too]

@@ -4,12 +4,15 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from export_networks import Forward
 from torch import nn
 
-from ftbnn.budget import CONVENTIONS, PAPER, ImageTooSmall, UncountedWarning, count
-from ftbnn.budget.report import layer_rows, plot, stage_rows, summary
+from ftbnn.budget import CONVENTIONS, PAPER, ImageTooSmall, UncountedWarning, count, summary
+from ftbnn.budget.report import layer_rows, plot, stage_rows, totals
 from ftbnn.errors import UserError
+from ftbnn.models import build
 from ftbnn.nn import BConv, FPReLU, Sign, set_mode
+from ftbnn.nn.methods.reactnet import RSign
 
 
 def sequence(*layers):
@@ -50,6 +53,111 @@ def test_binary_weights_on_a_real_input_are_real_work():
     assert (budget.flops, budget.bops) == (4 * 4 * 9, 0)
     assert budget.params == 16 / 32
     assert layer_rows(budget)[0]["input"] == "fp32"
+
+
+def test_a_sign_of_pytorchs_is_no_code_and_that_is_said():
+    with pytest.warns(UncountedWarning, match="conv: binary weights on an input that no Sign made binary"):
+        budget = count(Forward(lambda m, x: m.conv(torch.sign(x)), conv=BConv(4, 4, 1)), (4, 3, 3))
+    assert (budget.flops, budget.bops) == (4 * 9 + 16 * 9, 0)
+
+
+class Shifted(Sign):
+    """A threshold per channel, inside the sign."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x):
+        return super().forward(x + self.bias.view(-1, 1, 1))
+
+
+class Before(nn.Module):
+    """The same before it."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.bias, self.sign = nn.Parameter(torch.zeros(channels)), Sign()
+
+    def forward(self, x):
+        return self.sign(x + self.bias.view(-1, 1, 1))
+
+
+def test_a_subclass_of_a_sign_costs_what_it_would_as_a_module():
+    inside, apart, answered = (count(sequence(it, BConv(4, 6)), (4, 8, 8)) for it in (Shifted(4), Before(4), RSign(4)))
+    for budget in (inside, apart, answered):
+        assert (budget.flops, budget.bops) == (0, 64 * 9 * 4 * 6)
+        assert budget.params == 4 + 9 * 4 * 6 / 32
+        assert budget.uncounted == ()
+
+
+class Scaled(BConv):
+    """A learned real factor per output channel."""
+
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        self.gain = nn.Parameter(torch.ones(self.out_channels, 1, 1))
+
+    def forward(self, x):
+        return super().forward(x) * self.gain
+
+
+def test_a_subclass_of_a_convolution_has_real_numbers_and_products():
+    budget = count(sequence(Sign(), Scaled(4, 6)), (4, 8, 8))
+    (layer,) = budget.layers
+    assert (layer.binary_params, layer.real_params) == (9 * 4 * 6, 6)
+    assert (budget.flops, budget.bops) == (6 * 64, 64 * 9 * 4 * 6)
+    assert budget.packed_bytes == 4 * 6 + 9 * 4 * 6 // 8
+
+
+def test_a_convolution_may_own_its_sign():
+    ours = count(BConv(4, 6, groups=3, input=Sign(zero_one=True)), (4, 8, 8))
+    apart = count(sequence(Sign(zero_one=True), BConv(4, 6, groups=3)), (4, 8, 8))
+    assert (ours.flops, ours.bops, ours.params) == (apart.flops, apart.bops, apart.params)
+    assert ours.layers[0].kind == "BConv"
+
+
+def test_constants_made_in_a_forward_are_no_obstacle():
+    network = Forward(
+        lambda m, x: m.conv(x) * torch.tensor([1.0, 2.0]).view(2, 1, 1) + torch.tensor(3.0), conv=nn.Conv2d(3, 2, 1)
+    )
+    budget = count(network, (3, 4, 4))
+    assert budget.flops == 16 * (6 + 2) + 2 * 16
+    assert budget.uncounted == ()
+
+
+def test_a_budget_prints_as_one_line():
+    text = str(count(build("ftbnn18", width=8, classes=10, stem="small"), (3, 32, 32)))
+    assert text.startswith("Budget(FLOPs ")
+    assert "input 3x32x32" in text
+    assert "\n" not in text
+    assert len(text) < 160
+
+
+def test_a_summary_is_a_table_of_layers():
+    network = build("toy-relu")
+    text = summary(network)
+    assert repr(text) == str(text)  # a prompt shows the table, not its characters
+    lines = text.splitlines()
+    assert lines[0].split("  ")[0] == "layer"
+    assert [line.split()[:2] for line in lines[2:5]] == [
+        ["stem.0", "Conv2d"],
+        ["stem.1", "BatchNorm2d"],
+        ["block1.conv", "BConv"],
+    ]
+    assert "8090 real and 4608 binary weights, 32.9 kB packed" in lines[-1]
+    costs = summary(network, (1, 28, 28))
+    budget = count(network, (1, 28, 28))
+    assert f"{budget.bops / 1e6:10.3f} M" in costs
+    (row,) = (line for line in costs.splitlines() if line.startswith("block1.conv"))
+    assert row.split()[1:6] == ["BConv", "+-1", "+-1", "16x14x14", "16x14x14"]
+
+
+def test_a_summary_counts_shared_weights_once():
+    shared = nn.Linear(3, 3, bias=False)
+    other = nn.Linear(3, 3, bias=False)
+    other.weight = shared.weight
+    assert "9 real and 0 binary weights" in summary(sequence(shared, other))
 
 
 def test_real_mode_is_counted_as_real():
@@ -100,7 +208,7 @@ def test_an_unknown_operator_is_named_not_zero():
     with pytest.warns(UncountedWarning, match="1: no rule for the operator cumsum"):
         budget = count(sequence(nn.ReLU(), Strange()), (3, 4, 4))
     assert budget.uncounted == ("1: no rule for the operator cumsum",)
-    assert summary(budget)["uncounted"] == ["1: no rule for the operator cumsum"]
+    assert totals(budget)["uncounted"] == ["1: no rule for the operator cumsum"]
 
 
 def test_a_parameter_that_is_never_used_is_named():

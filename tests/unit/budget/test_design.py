@@ -3,7 +3,7 @@ from torch import nn
 
 from ftbnn.budget import widest
 from ftbnn.errors import UserError
-from ftbnn.experiments.counting import count_named, design
+from ftbnn.workflows.networks import count_named, design
 
 
 def test_the_result_fits_and_no_wider_one_does():

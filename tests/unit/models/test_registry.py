@@ -55,7 +55,7 @@ def test_non_linearities_stand_where_the_paper_puts_them(name, inside, end):
     assert acts_of(name) == expected
 
 
-BINARY = [name for name, entry in REGISTRY.items() if entry.width and not name.startswith("resnet")]
+BINARY = [name for name, entry in REGISTRY.items() if entry.has_width and not name.startswith("resnet")]
 
 
 @pytest.mark.parametrize("name", [*BINARY, "ftbnn-d18-g3-v9"])

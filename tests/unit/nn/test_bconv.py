@@ -5,11 +5,10 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-
 from arrays import dense_weight
 
 from ftbnn.errors import UserError
-from ftbnn.nn import BConv, MeanScaledSigns, Signs
+from ftbnn.nn import BConv, MeanScaledSigns, Sign, Signs, use_backend
 
 
 def test_weights_are_plus_or_minus_one_and_zero_is_minus_one():
@@ -51,6 +50,47 @@ def test_initialisation_is_xavier_normal_with_gain_two():
     expected = 2 * math.sqrt(2 / (9 * (128 + 256)))
     assert conv.weight.std().item() == pytest.approx(expected, rel=0.02)
     assert abs(conv.weight.mean().item()) < 0.02 * expected
+
+
+def test_arguments_stand_where_those_of_pytorchs_convolution_do():
+    given = (13, 29, (3, 5), 2, (1, 2), 2, 1, False)
+    ours, theirs = BConv(*given), torch.nn.Conv2d(*given)
+    for name in ("kernel_size", "stride", "padding", "dilation", "groups"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert BConv(13, 29, 3).weight.shape == (29, 13, 3, 3)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid", 1, (0, 2), None])
+@pytest.mark.parametrize("dilation", [1, 2, (1, 3)])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_padding_and_dilation_are_pytorchs(padding, dilation, groups):
+    conv = BConv(4, 7, 3, padding=padding, dilation=dilation, groups=groups, input=Sign())
+    x = torch.randn(2, 4, 9, 8)
+    same = "same" if padding is None else padding  # what is not said keeps the size of the map
+    expected = F.conv2d(conv.input(x), dense_weight(conv), padding=same, dilation=dilation)
+    assert torch.equal(conv(x), expected)
+    with use_backend("native"):
+        assert torch.equal(conv(x), expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"padding": "some"}, '"same", "valid", or one or two whole numbers'),
+        ({"padding": "same", "stride": 2}, 'padding="same" needs a stride of 1'),
+        ({"padding": "same", "kernel_size": 2}, "an odd kernel"),
+        ({"padding": -1}, "padding of a binary convolution is one or two whole numbers from 0 on, not -1"),
+        ({"kernel_size": 0}, "kernel_size of a binary convolution is one or two whole numbers from 1 on, not 0"),
+        ({"stride": (1, 2, 3)}, "stride of a binary convolution"),
+        ({"dilation": 1.5}, "dilation of a binary convolution"),
+        ({"bias": True}, "no bias"),
+        ({"out_channels": 0}, "needs channels"),
+    ],
+)
+def test_mistakes_are_one_line(settings, message):
+    with pytest.raises(UserError, match=message) as caught:
+        BConv(**{"in_channels": 4, "out_channels": 4} | settings)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("groups", [0, -1, 5])

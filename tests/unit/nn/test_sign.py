@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ftbnn.errors import UserError
-from ftbnn.nn import Sign, Window, sign
+from ftbnn.nn import Sign, Window, sign, use_backend
 
 ABOVE = torch.nextafter(torch.tensor(1.2), torch.tensor(2.0)).item()  # the next float after the default bound
 EDGE = torch.tensor([-5.0, -ABOVE, -1.2, -0.5, -0.0, 0.0, 0.5, 1.2, ABOVE, 5.0])
@@ -24,6 +24,16 @@ def test_gradient_passes_at_and_inside_the_bound_only(zero_one):
     Sign(zero_one=zero_one)(x).backward(incoming)
     inside = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 0, 0], dtype=torch.float32)
     assert torch.equal(x.grad, incoming * inside)
+
+
+@pytest.mark.parametrize("backend", ["torch", "native", "plain"])
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("zero_one", [False, True])
+def test_a_shift_moves_the_threshold_in_every_backend(zero_one, learns, backend):
+    x, shift = torch.rand(2, 5, 3, 3).requires_grad_(learns), torch.linspace(-0.9, 0.1, 5)
+    with use_backend(backend):
+        codes = sign(x, zero_one=zero_one, shift=shift)
+    torch.testing.assert_close(codes, torch.where(x > -shift.view(-1, 1, 1), 1.0, 0.0 if zero_one else -1.0))
 
 
 def test_bound_is_a_parameter():

@@ -8,9 +8,9 @@ import torch
 from reader import read
 from torch import nn
 
-from ftbnn.packing import pack
 from ftbnn.models import REGISTRY, build
-from ftbnn.nn import BConv, FPReLU, Sign
+from ftbnn.nn import BConv, FPReLU, Layer, Sign
+from ftbnn.packing import pack
 
 DERIVED_V = 9  # 2v = 18 channels: uneven in 5 and 8 groups
 
@@ -32,7 +32,7 @@ def small_networks():
     """Every network of the registry, by name and stem; derived ones once for each depth and number of groups."""
     names = {}
     for name, entry in REGISTRY.items():
-        if entry.width is None:
+        if not entry.has_width:
             keywords = entry.builder.keywords
             names[f"ftbnn-d{keywords['layers']}-g{keywords['groups']}-v{DERIVED_V}"] = entry
         else:
@@ -44,9 +44,9 @@ def small_networks():
     ]
 
 
-def build_small(name, stem):
+def build_small(name, stem, method=None):
     """The network and an input of whole numbers, both float64."""
-    network = build(name, classes=3, stem=stem, width=4 if name in REGISTRY else None).double()
+    network = build(name, classes=3, stem=stem, width=4 if name in REGISTRY else None, method=method).double()
     channels, side = (1, 28) if stem is None else (3, 32 if stem == "small" else 64)
     return network, torch.randint(-3, 4, (2, channels, side, side)).double()
 
@@ -66,11 +66,9 @@ def randomise(module):
             layer.bias.normal_()
             layer.running_mean.normal_()
             layer.running_var.uniform_(0.5, 2)
-        elif isinstance(layer, FPReLU):
-            layer.left.normal_()
-            layer.right.normal_()
-        elif isinstance(layer, nn.PReLU):
-            layer.weight.normal_()
+        elif isinstance(layer, nn.PReLU) or (isinstance(layer, Layer) and not layer.has_binary_form):
+            for parameter in layer.parameters(recurse=False):
+                parameter.normal_()
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_floating_point():
             tensor.copy_(as_float32(tensor))
@@ -108,6 +106,9 @@ def make_dyadic(module):
         elif isinstance(layer, BConv):
             for part in layer.parts:
                 _choose(layer.proxies(part), -0.5, 0.5)
+        elif isinstance(layer, Layer):
+            for parameter in layer.parameters(recurse=False):
+                _choose(parameter, -1, -0.5, 0, 0.5, 1)
     return module
 
 

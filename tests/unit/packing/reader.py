@@ -21,13 +21,14 @@ KINDS = {
     9: "pointwise",
     10: "flatten",
 }
-ACTS = ("none", "relu", "prelu", "fprelu")
+ACTS = ("none", "relu", "prelu", "fprelu", "clamp", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh")
 
 
 @dataclass
 class File:
     """What a file holds. `run` takes a float64 batch to the network's output."""
 
+    version: int = 0
     name: str = ""
     shape: tuple = ()
     mean: tuple = ()
@@ -90,14 +91,17 @@ class Graph:
 
     def epilogue(self, channels):
         flags, act = self.take("BB")
-        assert flags < 8
+        assert flags < (16 if self.file.version == 2 else 8)
+        assert act < (10 if self.file.version == 2 else 4)
         return {
             "scale": self.blob("<f4", channels) if flags & 1 else None,
             "shift": self.blob("<f4", channels) if flags & 2 else None,
             "shortcut": self.take("I") if flags & 4 else None,
             "act": ACTS[act],
-            "left": self.blob("<f4", channels) if act >= 2 else None,
+            "left": self.blob("<f4", channels) if act in (2, 3) else None,
             "right": self.blob("<f4", channels) if act == 3 else None,
+            "ends": self.take("2f") if act == 4 else None,
+            "after": self.blob("<f4", channels) if flags & 8 else None,
         }
 
 
@@ -111,7 +115,8 @@ def read(data):
         "<8sIIQQQII", data
     )
     assert magic == bytes.fromhex("894654424E4E0D0A")
-    assert (version, header) == (1, 64)
+    assert version in (1, 2)
+    assert header == 64
     assert data[48:60] == bytes(12)
     assert struct.unpack_from("<I", data, 60)[0] == zlib.crc32(data[:60])
     assert offset == (64 + graph_bytes + 63) // 64 * 64
@@ -119,7 +124,7 @@ def read(data):
     assert data[64 + graph_bytes : offset] == bytes(offset - 64 - graph_bytes)
     assert graph_crc == zlib.crc32(data[64 : 64 + graph_bytes])
     assert payload_crc == zlib.crc32(data[offset:])
-    file = File(payload=data[offset:])
+    file = File(version=version, payload=data[offset:])
     graph = Graph(data[64 : 64 + graph_bytes], file.payload, file)
     file.name, file.shape = graph.text(), graph.take("3I")
     channels = file.shape[0]
@@ -150,11 +155,14 @@ def read_operator(graph, values):
         if kind == "conv":
             stream = graph.blob("<f4", count)
         else:
-            fields["zero_one"] = bool(graph.take("B"))
+            code = graph.take("B")
+            assert code < (4 if graph.file.version == 2 else 2)
+            fields["zero_one"] = bool(code & 1)
             packed = graph.blob("u1", (count + 7) // 8)
             bits = np.unpackbits(packed.numpy().astype(np.uint8), bitorder="little")
             assert not bits[count:].any()
             stream = torch.from_numpy(bits[:count] * 2.0 - 1.0)
+            fields["threshold"] = graph.blob("<f4", before) if code & 2 else None
         fields["weights"] = weights = []
         for i, o in pairs:
             size = i * o * fields["kernel"][0] * fields["kernel"][1]
@@ -186,11 +194,29 @@ def epilogue(operator, x, values):
         x = x + per_channel(operator.shift)
     if operator.shortcut is not None:
         x = x + values[operator.shortcut]
-    if operator.act == "none":
-        return x
-    left = per_channel(operator.left) if operator.left is not None else 0.0
-    right = per_channel(operator.right) if operator.right is not None else 1.0
-    return torch.where(x > 0, right * x, left * x)
+    if operator.act in ("relu", "prelu", "fprelu"):
+        left = per_channel(operator.left) if operator.left is not None else 0.0
+        right = per_channel(operator.right) if operator.right is not None else 1.0
+        x = torch.where(x > 0, right * x, left * x)
+    elif operator.act == "clamp":
+        low, high = operator.ends
+        x = torch.where(x < low, low, torch.where(x > high, high, x))
+    elif operator.act != "none":
+        x = CURVES[operator.act](x)
+    return x if operator.after is None else x + per_channel(operator.after)
+
+
+def ramp(x):
+    return torch.where(x < -3, 0.0, torch.where(x > 3, 6.0, x + 3)) / 6
+
+
+CURVES = {
+    "hardswish": lambda x: x * ramp(x),
+    "hardsigmoid": ramp,
+    "sigmoid": lambda x: 1 / (1 + torch.exp(-x)),
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+    "tanh": lambda x: 1 - 2 / (1 + torch.exp(2 * x)),
+}
 
 
 def windows(operator, x, fill):
@@ -211,7 +237,8 @@ def convolve(operator, x):
 
 
 def binary_convolve(operator, x):
-    bit = (x > 0).double()
+    limit = 0.0 if operator.threshold is None else operator.threshold.reshape(-1, 1, 1)
+    bit = (x > limit).double()
     return convolve(operator, bit if operator.zero_one else 2 * bit - 1)
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from ftbnn.packing.write import pack
 from ftbnn.nn import BConv, MeanScaledSigns, Sign
+from ftbnn.packing.write import pack
 
 
 def test_bits_run_over_inputs_then_taps_then_outputs_from_the_lowest_bit():

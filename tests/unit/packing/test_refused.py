@@ -5,8 +5,8 @@ from export_networks import Forward
 from torch import nn
 
 from ftbnn.errors import UserError
-from ftbnn.packing import ExportError, build_graph
 from ftbnn.nn import BConv, FPReLU, Sign, Signs
+from ftbnn.packing import ExportError, build_graph
 
 
 def in_row(*layers):
@@ -30,13 +30,15 @@ REFUSED = [
     (in_row(nn.MaxPool2d(2, dilation=2)), "0: has dilation"),
     (in_row(nn.MaxPool2d(2, return_indices=True)), "it must return one tensor"),
     (in_row(nn.ConvTranspose2d(4, 4, 2)), "0: is a transposed convolution"),
-    (in_row(nn.Conv2d(4, 4, 1), in_row(nn.SiLU())), "1.0: silu cannot be written"),
+    (in_row(nn.Conv2d(4, 4, 1), in_row(nn.GELU())), "1.0: gelu cannot be written"),
+    (Forward(lambda _, x: x.clamp(torch.zeros(4, 1, 1), torch.ones(4, 1, 1))), "clamp: clamps to tensors"),
+    (Forward(lambda _, x: x.clamp(1, -1)), "clamp: clamps to between 1 and -1"),
+    (Forward(lambda _, x: F.hardtanh(x, float("nan"), 1)), "clamps to between nan and 1|min_val|hardtanh"),
     (in_row(in_row(nn.Linear(6, 2))), "0.0: moves pixels|flatten: moves pixels|0.0: gives a tensor"),
     (in_row(nn.Conv2d(5, 4, 1)), "0: does not run on an input of 4x6x6"),
     (in_row(nn.BatchNorm2d(4, track_running_stats=False)), "0: normalises by the statistics"),
     (in_row(nn.AvgPool2d(3, 2, 1, ceil_mode=True)), "0: pads and has ceil_mode"),
     (in_row(nn.AvgPool2d(2, divisor_override=3)), "0: divides by 3"),
-    (in_row(Sign(mode="tanh"), BConv(4, 4)), "0: tanh cannot be written"),
     (in_row(Sign(), nn.BatchNorm2d(4)), "1: reads the codes of a Sign"),
     (in_row(Sign(), FPReLU(4)), "1: reads the codes of a Sign"),
     (in_row(Sign()), "the output: reads the codes of a Sign"),
@@ -77,6 +79,27 @@ def test_what_cannot_be_exported_is_named_in_one_line(module, message):
         build_graph(module, torch.randn(1, 4, 6, 6))
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("cannot export ")
+
+
+ELSEWHERE = {
+    "gelu": nn.GELU(),
+    "softmax": nn.Softmax(1),
+    "layer_norm": nn.LayerNorm([4, 6, 6]),
+    "group_norm": nn.GroupNorm(2, 4),
+    "transposed": nn.ConvTranspose2d(4, 4, 2),
+    "dilation": BConv(4, 4, dilation=2, input=Sign()),
+    "upsample": nn.Upsample(scale_factor=2),
+    "pixel": in_row(nn.PixelUnshuffle(2), nn.ReLU()),
+    "moves": in_row(nn.Flatten(), nn.Linear(144, 16), nn.Unflatten(1, (1, 4, 4)), nn.ReLU()),
+    "two tensors": Forward(lambda _, x: x * torch.sigmoid(x)),
+}
+
+
+@pytest.mark.parametrize("what", ELSEWHERE)
+def test_errors_name_the_page_and_the_other_format(what):
+    with pytest.raises(ExportError, match=what) as caught:
+        build_graph(ELSEWHERE[what], torch.randn(1, 4, 6, 6))
+    assert str(caught.value).endswith("(docs/export.md says what a .ftbnn file holds; ONNX holds more)")
 
 
 @pytest.mark.parametrize("x", [torch.zeros(3, 8, 8), torch.zeros(1, 3, 8, 8, dtype=torch.uint8)])

@@ -8,6 +8,7 @@ from torch import nn
 
 from ftbnn.models import build
 from ftbnn.nn import BConv, FPReLU, MeanScaledSigns, Sign, Signs, set_mode, sign
+from ftbnn.nn.methods.reactnet import RSign
 
 FLOAT32_ROUNDING = 1e-6  # of a few layers' scales and shifts
 
@@ -150,15 +151,48 @@ def test_real_convolutions(name):
     assert check(nn.Sequential(copy.deepcopy(CONVS[name])), 4, 9, 10).kinds == ["conv"]
 
 
+class Shifted(Sign):
+    """A user's RSign, who does not know that a sign can be asked for its shift."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(channels))
+
+    def forward(self, x):
+        return super().forward(x + self.bias.view(-1, 1, 1))
+
+
+def test_subclasses_of_layers_are_exported_as_what_they_do():
+    class Scaled(BConv):
+        def __init__(self, *args, **settings):
+            super().__init__(*args, **settings)
+            self.gain = nn.Parameter(torch.randn(self.out_channels, 1, 1))
+
+        def forward(self, x):
+            return super().forward(x) * self.gain
+
+    for sign_of in (Shifted(4), RSign(4)):
+        (operator,) = check(nn.Sequential(sign_of, Scaled(4, 6), nn.BatchNorm2d(6)), 4, 5, 5).operators
+        assert operator.kind == "bconv"
+        assert torch.equal(operator.threshold, -sign_of.bias.data)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid", 2])
+def test_paddings_by_name(padding):
+    (operator,) = check(BConv(4, 6, 3, padding=padding, input=Sign()), 4, 7, 8).operators
+    assert operator.padding == {"same": (1, 1), "valid": (0, 0), 2: (2, 2)}[padding]
+
+
 def test_a_layer_alone_is_a_network():
     assert check(FPReLU(4), 4, 3, 3).kinds == ["pointwise"]
     assert check(BConv(4, 5, groups=3), 4, 3, 3).kinds == ["conv"]
     assert check(nn.Identity(), 4, 3, 3).kinds == ["pointwise"]
 
 
-def test_the_real_valued_step_of_multi_step_training():
+@pytest.mark.parametrize("activations", ["identity", "tanh"])
+def test_the_real_valued_step_of_multi_step_training(activations):
     network = build("ftbnn18", width=4, classes=3, stem="small")
-    set_mode(network, activations="identity", weights="real")
+    set_mode(network, activations=activations, weights="real")
     assert "bconv" not in check(network, 3, 16, 16).kinds
 
 

@@ -1,7 +1,7 @@
 """A file goes back into a network: the same function, with BatchNorms that know their inputs."""
 
 import copy
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,11 +9,13 @@ from export_networks import Forward, build_small, randomise, small_networks
 from torch import nn
 
 from ftbnn.errors import UserError
-from ftbnn.packing import pack
-from ftbnn.packing.read import read_graph
 from ftbnn.models import build
 from ftbnn.nn import BConv, Sign, sign
-from ftbnn.training.packed_start import start_from_file
+from ftbnn.nn.methods.reactnet import RPReLU, RSign
+from ftbnn.packing import pack
+from ftbnn.packing.graph import Epilogue, Pointwise, Value
+from ftbnn.packing.read import read_graph
+from ftbnn.packing.restore import restore
 
 
 def packed(network, x, path):
@@ -45,7 +47,7 @@ def test_every_network_comes_back(name, stem, tmp_path):
     graph = packed(randomise(trained), x, tmp_path / "network.ftbnn")
     fresh, _ = build_small(name, stem)
     fresh.train()
-    assert start_from_file(fresh, graph, [x], Path("it")) == []
+    assert restore(fresh, graph, "it", [x]) == []
     assert fresh.training
     with torch.no_grad():
         expected, found = trained.eval()(x), copy.deepcopy(fresh).eval()(x)
@@ -63,8 +65,8 @@ def test_statistics_are_of_all_batches(tmp_path):
     x = torch.randn(6, 3, 32, 32).double()
     graph = packed(randomise(trained), x, tmp_path / "network.ftbnn")
     whole, parts = (build_small("ftbnn18", "small")[0] for _ in range(2))
-    start_from_file(whole, graph, [x], Path("it"))
-    start_from_file(parts, graph, [x[:1], x[1:3], x[3:]], Path("it"))
+    restore(whole, graph, "it", [x])
+    restore(parts, graph, "it", [x[:1], x[1:3], x[3:]])
     for one, other in zip(norms(whole).values(), norms(parts).values(), strict=True):
         assert torch.allclose(one.running_mean, other.running_mean)
         assert torch.allclose(one.running_var, other.running_var)
@@ -74,7 +76,7 @@ def test_images_may_have_another_size(tmp_path):
     trained, x = build_small("ftbnn18", "small")
     graph = packed(trained, x, tmp_path / "network.ftbnn")
     fresh, _ = build_small("ftbnn18", "small")
-    assert start_from_file(fresh, graph, [x[:, :, :8, :8]], Path("it")) == []
+    assert restore(fresh, graph, "it", [x[:, :, :8, :8]]) == []
     assert torch.equal(fresh.stage4[3].conv.weight > 0, trained.stage4[3].conv.weight > 0)
 
 
@@ -83,7 +85,7 @@ def test_a_classifier_of_another_shape_stays_fresh(tmp_path):
     graph = packed(trained, x, tmp_path / "network.ftbnn")
     fresh = build("ftbnn18", classes=7, stem="small", width=4).double()
     before = fresh.fc.weight.clone()
-    assert start_from_file(fresh, graph, [x], Path("it")) == ["fc.weight", "fc.bias"]
+    assert restore(fresh, graph, "it", [x]) == ["fc.weight", "fc.bias"]
     assert torch.equal(fresh.fc.weight, before)
     assert torch.equal(fresh.stage1[0].conv.weight > 0, trained.stage1[0].conv.weight > 0)
 
@@ -102,7 +104,7 @@ def test_another_network_is_refused(name, width, message, tmp_path):
     graph = packed(trained, x, tmp_path / "network.ftbnn")
     other = build(name, classes=3, stem="small", width=width).double()
     with pytest.raises(UserError, match=message):
-        start_from_file(other, graph, [x], Path("it"))
+        restore(other, graph, "it", [x])
 
 
 def layers_of_a_user(**children):
@@ -124,9 +126,38 @@ def test_a_network_of_a_user_comes_back(tmp_path):
     trained, x = randomise(layers_of_a_user()), torch.randn(4, 3, 9, 9)
     graph = packed(trained, x, tmp_path / "network.ftbnn")
     fresh = layers_of_a_user()
-    assert start_from_file(fresh, graph, [x], Path("it")) == []
+    assert restore(fresh, graph, "it", [x]) == []
     with torch.no_grad():
         assert torch.allclose(fresh.eval()(x), trained.eval()(x), rtol=1e-4, atol=1e-4)
+
+
+def test_thresholds_and_knees_of_a_user_come_back(tmp_path):
+    """Signs that stand alone, and an addition behind a slope."""
+
+    def network():
+        layers = [nn.Conv2d(3, 8, 3), RSign(8), BConv(8, 8, groups=3), nn.BatchNorm2d(8), RPReLU(8), RSign(8)]
+        return nn.Sequential(*layers, BConv(8, 8), nn.BatchNorm2d(8), nn.Hardtanh())
+
+    trained, fresh, x = randomise(network()), network(), torch.randn(4, 3, 9, 9)
+    assert restore(fresh, packed(trained, x, tmp_path / "network.ftbnn"), "it", [x]) == []
+    torch.testing.assert_close(fresh[1].bias, trained[1].bias)
+    torch.testing.assert_close(fresh[4].after, trained[4].after)
+    with torch.no_grad():
+        assert torch.allclose(fresh.eval()(x), trained.eval()(x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_file_whose_additions_stand_alone_is_of_the_same_network(tmp_path):
+    """As files of version 1 have it: what is added behind a non-linearity was an operator of its own."""
+    parts = {"conv": nn.Conv2d(3, 4, 3), "offset": nn.Parameter(torch.randn(4, 1, 1)), "head": nn.Conv2d(4, 2, 1)}
+    network = Forward(lambda m, x: m.head(torch.relu(m.conv(x)) + m.offset), **parts)
+    x = torch.randn(2, 3, 6, 6)
+    pack(network, x, tmp_path / "network.ftbnn")
+    graph = read_graph(tmp_path / "network.ftbnn")
+    conv, head = graph.operators
+    between = Value(conv.output.channels, conv.output.height, conv.output.width)
+    after = Pointwise("add", (between,), conv.output, Epilogue(shift=conv.epilogue.after))
+    conv.epilogue, conv.output = replace(conv.epilogue, after=None), between
+    assert restore(network, replace(graph, operators=(conv, after, head)), "it") == []
 
 
 def test_what_cannot_be_written_back_is_said(tmp_path):
@@ -140,8 +171,8 @@ def test_what_cannot_be_written_back_is_said(tmp_path):
 
     x = torch.randn(4, 3, 9, 9)
     graph = packed(network(2.0), x, tmp_path / "network.ftbnn")
-    with pytest.raises(UserError, match="head is not made of layers that --init knows"):
-        start_from_file(network(3.0), graph, [x], Path("it"))
+    with pytest.raises(UserError, match="head is not made of layers that take numbers back"):
+        restore(network(3.0), graph, "it", [x])
 
 
 def test_layers_that_do_more_than_their_class_says_are_refused(tmp_path):
@@ -159,5 +190,5 @@ def test_layers_that_do_more_than_their_class_says_are_refused(tmp_path):
         for network, slope in zip(networks, (0.1, 0.2), strict=True):
             network[-1].slope = slope
         graph = packed(networks[0], x, tmp_path / "network.ftbnn")
-        with pytest.raises(UserError, match="not made of layers that --init knows"):
-            start_from_file(networks[1], graph, [x], Path("it"))
+        with pytest.raises(UserError, match="not made of layers that take numbers back"):
+            restore(networks[1], graph, "it", [x])

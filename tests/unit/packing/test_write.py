@@ -12,12 +12,12 @@ from torch import nn
 
 from ftbnn.budget import count
 from ftbnn.errors import UserError
+from ftbnn.models import build
+from ftbnn.nn import BConv, FPReLU, Sign
 from ftbnn.packing import ExportError, pack
 from ftbnn.packing.graph import AverageTo, Graph, Pointwise, Value, Window
 from ftbnn.packing.graph import BConv as BinaryConv
 from ftbnn.packing.write import InputInfo, encode
-from ftbnn.models import build
-from ftbnn.nn import BConv, FPReLU, Sign
 from ftbnn.runtime import FormatError, load
 
 # Scales and shifts are rounded to float32 (6e-8) and depth adds up a few of these.
@@ -57,13 +57,15 @@ def test_a_value_that_nobody_reads_has_a_place():
 
 
 def test_a_small_file_does_not_ask_for_gigabytes():
-    """One megabyte of bits is two gigabytes once each of its groups has a panel of the kernels."""
+    """One megabyte of bits is many once each of its groups has its words; what is more than allowed is refused."""
     image, out = Value(4096, 1, 1), Value(4096, 1, 1)
     window = Window((63, 31), (1, 1), (31, 15))
     bits = (np.zeros((4096, 1, 63, 31), bool),)
     conv = BinaryConv("b", (image,), out, window=window, groups=4096, zero_one=True, positive=bits)
-    with pytest.raises(FormatError, match="would not fit into memory"):
-        load(encode(Graph(image, out, (conv,)), replace(INFO, mean=(0.0,) * 4096, std=(1.0,) * 4096)))
+    data = encode(Graph(image, out, (conv,)), replace(INFO, mean=(0.0,) * 4096, std=(1.0,) * 4096))
+    assert load(data, max_bytes=1 << 27, threads=1)(np.ones((1, 4096, 1, 1), np.float32)).sum() == -4096
+    with pytest.raises(FormatError, match=r"would take \d+ bytes of memory, more than the 16777216 that are allowed"):
+        load(data, max_bytes=1 << 24)
 
 
 def tiny():
@@ -142,11 +144,11 @@ def test_report_gives_the_sizes_before_and_after(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.ftbnn"]
 
 
-def test_the_engine_runs_the_file_before_it_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert pack(tiny(), torch.zeros(1, 2, 8, 8)).agreement.top1 == 1.0
-    assert pack(tiny(), torch.zeros(1, 2, 8, 8), samples=torch.randn(5, 2, 8, 8)).agreement.images == 5
-    assert [path.name for path in tmp_path.iterdir()] == ["model.ftbnn"]
+def test_the_engine_runs_the_file_before_it_is_written(tmp_path):
+    path, x = tmp_path / "model.ftbnn", torch.zeros(1, 2, 8, 8)
+    assert pack(tiny(), x, path).agreement.top1 == 1.0
+    assert pack(tiny(), x, path, samples=torch.randn(5, 2, 8, 8)).agreement.images == 5
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_tracing_does_not_see_is_found_by_comparing(tmp_path):
@@ -161,6 +163,25 @@ def test_what_tracing_does_not_see_is_found_by_comparing(tmp_path):
     with pytest.raises(ExportError, match="does not compute what the module does"):
         pack(network, torch.zeros(1, 2, 8, 8), tmp_path / "wrong.ftbnn")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [2, 3])
+def test_a_file_that_is_wrong_for_some_images_is_refused(wrong, tmp_path):
+    """A sign next to 0 may turn for an image or two; three of eight are no accident."""
+
+    class Sly(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x if self.calls == 1 else torch.cat([3 * x[:wrong], x[wrong:]])
+
+    network = nn.Sequential(*tiny(), Sly())
+    if wrong == 2:
+        assert pack(network, torch.zeros(1, 2, 8, 8), tmp_path / "a.ftbnn").agreement.median_error < FLOAT32_ROUNDING
+        return
+    with pytest.raises(ExportError, match="does not compute what the module does"):
+        pack(network, torch.zeros(1, 2, 8, 8), tmp_path / "a.ftbnn")
 
 
 @pytest.mark.parametrize(

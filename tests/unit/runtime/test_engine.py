@@ -1,6 +1,5 @@
 """The native engine against PyTorch: every network of the registry, every ISA, bit for bit where numbers allow it."""
 
-import os
 import re
 import struct
 import subprocess
@@ -16,14 +15,15 @@ from torch import nn
 
 from ftbnn import _native
 from ftbnn.errors import UserError
-from ftbnn.packing import pack
 from ftbnn.models import REGISTRY, build, find
-from ftbnn.nn import BConv, FPReLU, ScaledBConv, Sign
+from ftbnn.nn import BConv, FPReLU, MeanScaledSigns, Sign
+from ftbnn.packing import pack
 from ftbnn.runtime import load
 
-# avx512bf16 is of training alone: the engine runs avx512 there.
-ISAS = [isa for isa in _native.isas() if isa != "avx512bf16"] + ["amx_emulated"] * ("avx512" in _native.isas())
-NETWORKS = [name for name, entry in REGISTRY.items() if entry.width] + ["ftbnn-d18-g3-v9", "ftbnn-d34-g5-v7"]
+ISAS = _native.capabilities()["engine_isas"]
+HAS_AVX512 = "avx512" in ISAS
+ISAS = [*ISAS, *(["amx_emulated"] if HAS_AVX512 else [])]
+NETWORKS = [name for name, entry in REGISTRY.items() if entry.has_width] + ["ftbnn-d18-g3-v9", "ftbnn-d34-g5-v7"]
 # Sums of a few thousand floats in another order; a sign next to 0 may turn with it, which no tolerance covers: the
 # networks here have none that do.
 RELATIVE_ERROR = 1e-4
@@ -33,7 +33,7 @@ def small(name, size=32):
     """The network at a small size, with the images it takes."""
     entry = find(name)
     stem = "small" if entry.has_stems else None
-    network = build(name, classes=5, width=8 if entry.width else None, stem=stem).eval()
+    network = build(name, classes=5, width=8 if entry.has_width else None, stem=stem).eval()
     images = torch.randn(3, entry.in_channels, size, size, generator=torch.Generator().manual_seed(1))
     return network, images
 
@@ -82,22 +82,8 @@ def make_dyadic(network):
         elif isinstance(module, nn.Conv2d | BConv) and is_real:
             taps = module.weight.data.zero_().flatten(1)
             taps[range(len(taps)), torch.randint(taps.shape[1], (len(taps),))] = 1.0
-        elif isinstance(module, ScaledBConv):
+        elif isinstance(module, BConv) and isinstance(module.signs, MeanScaledSigns):
             module.weight.data = module.weight.data.sign() / 2  # the mean magnitude is 1/2
-
-
-def run_as(isa, path, images, threads=1):
-    """Runs the file in a process where FTBNN_ISA forces the kernels."""
-    code = (
-        "import sys, numpy as np; from ftbnn.runtime import load\n"
-        "m = load(sys.argv[1], threads=int(sys.argv[2])); assert m.isa == sys.argv[3]\n"
-        "np.save(sys.argv[5], m(np.load(sys.argv[4])))"
-    )
-    given, made = path.with_suffix(".in.npy"), path.with_suffix(f".{isa}.npy")
-    np.save(given, images)
-    words = [str(path), str(threads), isa, str(given), str(made)]
-    subprocess.run([sys.executable, "-c", code, *words], env=os.environ | {"FTBNN_ISA": isa}, check=True)
-    return np.load(made)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -128,10 +114,10 @@ def test_dyadic_networks_agree_to_the_last_bit(isa, tmp_path):
             expected = network(images).numpy()
             assert np.array_equal(network.double()(images.double()).numpy(), expected), f"{name} is not exact in float"
         assert len(np.unique(expected)) > 5, f"{name} answers nothing"
-        assert np.array_equal(run_as(isa, path, images.numpy()), expected), name
+        assert np.array_equal(load(path, threads=1, isa=isa)(images.numpy()), expected), name
 
 
-@pytest.mark.skipif("avx512" not in _native.isas(), reason="the tile kernels' epilogue is AVX-512")
+@pytest.mark.skipif(not HAS_AVX512, reason="the tile kernels' epilogue is AVX-512")
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", ["ftbnn18", "ftbnn-d18-g3-v9", "ftbnn-d34-g5-v7"])
 def test_tiles_give_the_floats_of_avx512(name, threads, tmp_path):
@@ -140,10 +126,10 @@ def test_tiles_give_the_floats_of_avx512(name, threads, tmp_path):
     randomise(network)
     path = tmp_path / "net.ftbnn"
     pack(network, images[:2], path)
-    want = run_as("avx512", path, images.numpy())
+    want = load(path, threads=1, isa="avx512")(images.numpy())
     for isa in ISAS:
         if isa.startswith("amx"):
-            assert np.array_equal(run_as(isa, path, images.numpy(), threads=threads), want)
+            assert np.array_equal(load(path, threads=threads, isa=isa)(images.numpy()), want)
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +287,7 @@ def test_flipped_bits_behind_right_checksums_never_crash(tiny):
 def test_a_later_version_and_a_payload_of_nan_are_refused(tiny):
     data = bytearray(tiny[1].read_bytes())
     later = bytearray(data)
-    struct.pack_into("<I", later, 8, 2)
+    struct.pack_into("<I", later, 8, 3)
     refuse(sealed(bytes(later)))
     payload_at = struct.unpack_from("<Q", data, 24)[0]
     data[payload_at:] = b"\xff" * (len(data) - payload_at)
@@ -325,14 +311,16 @@ def test_what_cannot_be_read_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("threads", [0, -1, 5000])
 def test_wrong_thread_counts_are_refused(tiny, threads):
-    with pytest.raises(UserError, match=f"threads must be 1 to 1024, not {threads}"):
+    with pytest.raises(UserError, match=f"threads must be a whole number from 1 to 1024, not {threads}"):
         load(tiny[1], threads=threads)
 
 
 def test_a_wrong_isa_is_a_users_mistake(tiny, monkeypatch):
     monkeypatch.setenv("FTBNN_ISA", "sse9")
-    with pytest.raises(UserError, match="choose one of"):
+    with pytest.raises(UserError, match="FTBNN_ISA=sse9 is not an ISA; choose one of"):
         load(tiny[1])
+    with pytest.raises(UserError, match="^sse8 is not an ISA; choose one of"):
+        load(tiny[1], isa="sse8")
 
 
 def test_more_threads_than_the_system_starts_are_refused(tiny):
@@ -449,7 +437,7 @@ def test_mapped_channels_are_read_where_they_are(tmp_path):
     agree(Mapped().eval(), torch.randn(4, 2, 9, 21), tmp_path / "net.ftbnn")
 
 
-INTEGER_STEM = "amx_emulated" if "avx512" in ISAS else None
+INTEGER_STEM = "amx_emulated" if HAS_AVX512 else None
 # The integer stem rounds weights once and sums three times, float32 rounds every product and sum.
 STEM_ERROR = 2.0
 
@@ -474,17 +462,16 @@ def test_the_integer_stem_is_as_good_as_floats(shape, pool, tmp_path):
     normal = (images.double() / 255 - torch.tensor(mean).double()) / torch.tensor(std).double()
     with torch.no_grad():
         exact = network.double()(normal.permute(0, 3, 1, 2)).flatten(1).numpy()
-    floats = np.abs(run_as("avx512", path, images.numpy()) - exact).max(1)
-    integers = np.abs(run_as(INTEGER_STEM, path, images.numpy(), threads=2) - exact).max(1)
+    floats = np.abs(load(path, threads=1, isa="avx512")(images.numpy()) - exact).max(1)
+    integers = np.abs(load(path, threads=2, isa=INTEGER_STEM)(images.numpy()) - exact).max(1)
     assert (integers <= STEM_ERROR * floats).all()
 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 1), (1, 3), (4, 5), (8, 8)], ids=str)
 @pytest.mark.parametrize("shape", ["2/2", "3", "14/2", "8", "24/2", "13", "21", "22", "49/5", "64/2", "65/2"])
-def test_narrow_groups_share_words(shape, kernel, isa, tmp_path, monkeypatch):
+def test_narrow_groups_share_words(shape, kernel, isa, tmp_path):
     """Channels/groups: taps lie several to a word; the counts are whole numbers, so nothing may differ."""
-    monkeypatch.setenv("FTBNN_ISA", isa)
     channels, groups = map(int, (*shape.split("/"), "1")[:2])
     torch.manual_seed(channels)
     convs = [
@@ -496,4 +483,4 @@ def test_narrow_groups_share_words(shape, kernel, isa, tmp_path, monkeypatch):
     pack(network, images, tmp_path / "groups.ftbnn")
     with torch.no_grad():
         expected = network(images).flatten(1)
-    assert np.array_equal(load(tmp_path / "groups.ftbnn")(images.numpy()), expected.numpy())
+    assert np.array_equal(load(tmp_path / "groups.ftbnn", isa=isa)(images.numpy()), expected.numpy())

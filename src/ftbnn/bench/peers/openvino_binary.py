@@ -44,6 +44,8 @@ def binary_model(graph: Graph, batch: int) -> Any:
     image = ops.parameter([batch, *_shape(graph.input)], np.float32, name="input")
     nodes: dict[Value, Node] = {graph.input: image}
     for operator in graph.operators:
+        if operator.version > 1:
+            raise UserError(f"no binary row: {operator.path} has a threshold or non-linearity that is not given to it")
         node = BUILD[type(operator)](operator, *(nodes[value] for value in operator.inputs))
         if isinstance(operator, Fused):
             node = _finish(operator, node, nodes)

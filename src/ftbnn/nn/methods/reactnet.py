@@ -29,8 +29,8 @@ class RSign(Sign):
 
     @torch.no_grad()
     def adopt(self, packed: Packed) -> None:
-        if packed.shift is not None:
-            self.bias.copy_(packed.shift)
+        if packed.threshold is not None:
+            self.bias.copy_(-packed.threshold)
 
 
 class RPReLU(Layer):
@@ -50,10 +50,9 @@ class RPReLU(Layer):
 
     @torch.no_grad()
     def adopt(self, packed: Packed) -> None:
-        if packed.left is None:  # what is added behind stands alone
-            self.after.copy_(packed.shift)
-        else:
+        if packed.left is not None and packed.after is not None:
             self.slope.copy_(packed.left)
+            self.after.copy_(packed.after)
             self.before.zero_()  # it is part of the operator's shift
 
 

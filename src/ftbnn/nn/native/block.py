@@ -88,7 +88,7 @@ class _BlockOperation(Operation):
     optional = tuple("shortcut tail factor gamma beta left right input_shift after running_mean running_var".split())
     learned = ("x", "weight", "shortcut", "tail", "gamma", "beta", "left", "right", "input_shift", "after")
     results = ("out", "new_mean", "new_var", "codes", "inside", "y", "saved")
-    kept = tuple("x weight shortcut tail factor gamma beta left right input_shift codes inside y saved".split())
+    kept = tuple("x weight shortcut tail factor gamma beta left right input_shift after codes inside y saved".split())
 
     def rooms(self, given: Tensors, settings: Settings) -> dict[str, Room]:
         n, inputs, h, w = given["x"].shape
@@ -235,18 +235,18 @@ class Block:
 
         if not is_in_use() or not isinstance(conv, BConv) or not is_map(x) or x.shape[1] != conv.in_channels:
             return None
-        is_alone = norm is None and act is None  # then conv itself has been called already
-        if not is_alone and (is_watched(conv) or type(conv).forward is not BConv.forward):
-            return None
-        if any(layer is not None and is_watched(layer) for layer in (conv.input, conv.signs, norm, act)):
-            return None
+        parts = [layer for layer in (conv.input, conv.signs, norm, act) if layer is not None]
+        if norm is not None or act is not None:  # else it is conv itself that asks
+            parts.append(conv)
+            if type(conv).forward is not BConv.forward:
+                return None
         slopes = slopes_of(act, conv.out_channels)
-        if slopes is None or (norm is None and slopes.before is not None):
+        if slopes is None or any(is_watched(layer) for layer in parts):
             return None
-        if norm is not None and not _can_normalise(norm, conv.out_channels):
-            return None
-        inputs = _input_side(x, conv)
-        if inputs is None or not conv.signs.is_binary or not speaks_for(conv.signs, "latent", "scale"):
+        is_normal = slopes.before is None if norm is None else _can_normalise(norm, conv.out_channels)
+        are_signs = conv.signs.is_binary and speaks_for(conv.signs, "latent", "scale")
+        inputs = _input_side(x, conv) if is_normal and are_signs else None
+        if inputs is None:
             return None
         zero_one, rule, shift = inputs
         weights, factor, weight_bound = _weight_side(conv)
@@ -306,6 +306,7 @@ class Block:
 
 LARGEST_SUM = 32767  # the convolution's integers are kept in 16 bits
 LARGEST_KERNEL = 15
+CORE_RULES = frozenset({"window", "polynomial", "tanh"})  # of the gradient of x
 MOST_TAPS = 128  # of the gradients: GRAD_TAPS of native/kernels/conv_grad/conv_grad.h
 
 
@@ -334,11 +335,12 @@ def _input_side(x: Tensor, conv: BConv) -> tuple[bool, Rule, Tensor | None] | No
     """(codes are {0, 1}, the gradient's rule, what is added before) of what makes codes of x; None if nothing does."""
     side = conv.input
     if side is not None:
-        is_sign = side.is_binary and speaks_for(side, "shift")
+        is_sign = side.is_binary and side.rule.name in CORE_RULES and speaks_for(side, "shift")
         return (side.zero_one, side.rule, side.shift()) if is_sign else None
     if torch.compiler.is_compiling():
         return None
-    code = core.training.code_of(channels_last(x).data_ptr(), x.numel())  # codes already: a Sign stands before
+    dense = channels_last(x)
+    code = core.training.code_of(dense.data_ptr(), dense.numel())  # codes already: a Sign stands before
     return (code == 2, NO_RULE, None) if code else None
 
 
@@ -346,8 +348,9 @@ def _weight_side(conv: BConv) -> tuple[list[Tensor], Tensor | None, float]:
     """What signs are taken of, the factor of each output channel, and the bound of the gradient's window."""
     signs = conv.signs
     latents = [signs.latent(conv.proxies(part)) for part in conv.parts]
-    scales = [scale for latent in latents if (scale := signs.scale(latent.detach())) is not None]
-    factor = torch.cat(scales) if scales else None
+    scales = [signs.scale(latent.detach()) for latent in latents]
+    given = [scale for scale in scales if scale is not None]
+    factor = torch.cat(given) if given else None
     if isinstance(signs.rule, Window):
         return latents, factor, signs.rule.bound
     return [_Gate.apply(latent, signs.rule) for latent in latents], factor, math.inf  # type: ignore[no-untyped-call]

@@ -20,9 +20,10 @@ from ftbnn.nn import operators
 from ftbnn.nn.backend import is_native
 
 try:
-    from ftbnn import _native as core
+    from ftbnn import _native
 except ImportError:
-    core = None  # type: ignore[assignment]
+    _native = None  # type: ignore[assignment]
+core = _native
 
 SMALL_BYTES = 1 << 20  # below, PyTorch's own allocator is good
 _NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int16: np.int16, torch.uint8: np.uint8}
@@ -85,12 +86,16 @@ def share_threads() -> None:
 
     Threads of ours would fight with them for the cores: after an operator of PyTorch its threads spin for a while.
     """
+    core.training.use_launcher(launcher())
+
+
+def launcher() -> int:
+    """The address of what starts PyTorch's threads; 0 if it is not OpenMP's."""
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        address = ctypes.cast(library.GOMP_parallel, ctypes.c_void_p).value
+        return ctypes.cast(library.GOMP_parallel, ctypes.c_void_p).value or 0
     except (OSError, AttributeError):
-        address = None
-    core.training.use_launcher(address or 0)
+        return 0
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:

@@ -77,17 +77,11 @@ class _NormOperation(Operation):
         new_mean = new_var = NOTHING.on(x.device)
         if settings.batch_stats and given["running_mean"] is not None:
             new_mean, new_var = plain.running(given, mean, variance, settings.momentum, x.numel() // x.shape[1])
-        return {
-            "out": out,
-            "new_mean": new_mean,
-            "new_var": new_var,
-            "saved": saved,
-            "taps": taps,
-        }
+        return {"out": out, "new_mean": new_mean, "new_var": new_var, "saved": saved, "taps": taps}
 
     def _z(self, given: Tensors) -> Tensor:
         mean, scale, shift, _ = (row.view(1, -1, 1, 1) for row in given["saved"])
-        z = scale * (given["x"] - mean) + shift
+        z: Tensor = scale * (given["x"] - mean) + shift
         return z if given["shortcut"] is None else z + given["shortcut"]
 
     def _pool(self, z: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:

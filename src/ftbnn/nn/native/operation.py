@@ -77,7 +77,7 @@ class Operation(ABC):
     def native(self, given: Tensors, settings: Any) -> Any:
         """The core's object for these sizes, with forward and backward."""
 
-    def heard(self, way: str, given: Tensors, seconds: Any) -> None:
+    def heard(self, way: str, given: Tensors, seconds: Any) -> None:  # noqa: B027 - most have nobody who listens
         """What the core says after its work; `given` has the tensors that it read and wrote."""
 
     def __init__(self) -> None:
@@ -105,7 +105,6 @@ class Operation(ABC):
 
     def run(self, given: Mapping[str, Tensor | None], settings: Any) -> Tensors:
         """The results, by name."""
-        share_threads()
         compute = self.operator if torch.compiler.is_compiling() else self.function.apply
         return dict(zip(self.results, compute(*(given.get(name) for name in self.inputs), *settings), strict=True))
 
@@ -150,6 +149,7 @@ class Operation(ABC):
         return list(made.values())
 
     def _call(self, way: str, given: Tensors, made: Tensors, settings: Any) -> None:
+        share_threads()
         used = given | {name: tensor for name, tensor in made.items() if tensor.numel()}
         seconds = getattr(self.native(given, settings), way)(torch.get_num_threads(), arrays(used))
         self.heard(way, used, seconds)
@@ -174,6 +174,7 @@ def _function(operation: Operation) -> type[torch.autograd.Function]:
         @staticmethod
         def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
             given, settings = operation.forward_arguments(args)
+            made: tuple[Tensor, ...]
             if operators.is_seen():
                 with operators.below_autograd():
                     made = operation.operator(*args)
@@ -202,5 +203,4 @@ def _function(operation: Operation) -> type[torch.autograd.Function]:
             of_inputs = [gradients.get(name) if need else None for name, need in needs.items()]
             return (*of_inputs, *nothing[len(of_inputs) :])
 
-    Function.__name__ = Function.__qualname__ = operation.name
-    return Function
+    return type(operation.name, (Function,), {})  # whose node in the graph of gradients has this name, too

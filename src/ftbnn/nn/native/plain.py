@@ -14,8 +14,9 @@ WORD = 64
 
 def pack(bits: Tensor) -> Tensor:
     """(n, c, h, w) of bool to words."""
-    last = F.pad(bits.permute(0, 2, 3, 1), (0, -bits.shape[1] % WORD)).unflatten(-1, (-1, WORD))
-    return (last.long() << torch.arange(WORD, device=bits.device)).sum(-1)
+    last = F.pad(bits.permute(0, 2, 3, 1), (0, -bits.shape[1] % WORD))
+    words = last.reshape(*last.shape[:-1], -1, WORD).long() << torch.arange(WORD, device=bits.device)
+    return words.sum(-1)
 
 
 def unpack(words: Tensor, channels: int) -> Tensor:

@@ -1,11 +1,13 @@
-// The specification of sliced_row.h in plain loops; never used for speed.
 #include <cstring>
 
-#include "kernels/sliced_row.h"
+#include "kernels/stem/layouts.h"
+#include "tests/reference.h"
 
 namespace ftbnn {
 
-void patch_row__reference(const PatchRow& row) {
+namespace {
+
+void patches(const PatchRow& row) {
   for (int x = 0; x < row.width; ++x) {
     for (int ky = 0; ky < row.kh; ++ky) {
       std::memcpy(row.patches + static_cast<std::size_t>(x) * row.depth + ky * row.run,
@@ -14,10 +16,10 @@ void patch_row__reference(const PatchRow& row) {
   }
 }
 
-void sliced_row__reference(const SlicedRow& row) {
+void sliced_row(const SlicedRow& row) {
   for (int x = 0; x < row.width; ++x) {
     const std::int8_t* patch = row.patches + static_cast<std::size_t>(x) * row.depth;
-    std::uint32_t signs = 0;
+    float acc[PANEL];
     for (int o = 0; o < row.channels; ++o) {
       std::int32_t sum[SLICES] = {};
       for (int s = 0; s < SLICES; ++s) {
@@ -26,15 +28,19 @@ void sliced_row__reference(const SlicedRow& row) {
           sum[s] += patch[k] * row.weights[((block * 16 + k % 64 / 4) * 16 + o % 16) * 4 + k % 4];
         }
       }
-      const float acc = 65536.0F * static_cast<float>(sum[2]) + static_cast<float>(256 * sum[1] + sum[0]);
-      float y = row.end.scale[o] * acc + row.offset[row.border[x] * PANEL + o];
-      if (row.end.shortcut != nullptr) y += row.end.shortcut[x * row.end.shortcut_stride + o];
-      y = activate(row.end, o, y);
-      if (row.end.out != nullptr) row.end.out[x * row.end.out_stride + o] = y;
-      if (y > 0) signs |= std::uint32_t{1} << o;
+      acc[o] = 65536.0F * static_cast<float>(sum[2]) + static_cast<float>(256 * sum[1] + sum[0]);
     }
-    if (row.end.codes != nullptr) row.end.codes[x * row.end.codes_stride] = signs;
+    Epilogue end = row.end;
+    end.shift = row.offset + row.border[x] * PANEL;
+    reference_finish(end, static_cast<std::size_t>(x), row.channels, acc);
   }
 }
+
+}  // namespace
+
+extern const SliceKernels slices__reference;
+const SliceKernels slices__reference = {patches, sliced_row};
+
+StemKernels reference_stem() { return by_slices<slices__reference>(); }
 
 }  // namespace ftbnn

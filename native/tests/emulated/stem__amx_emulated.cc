@@ -1,5 +1,5 @@
-// The AMX kernel without AMX, for tests on machines that have AVX-512 alone.
 #include "kernels/stem/slices__amx.h"
+#include "tests/emulated/tiles.h"
 
 namespace ftbnn {
 

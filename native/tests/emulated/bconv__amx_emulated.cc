@@ -1,5 +1,5 @@
-// The AMX kernel without AMX, for tests on machines that have AVX-512 alone.
 #include "kernels/bconv/tiles__amx.h"
+#include "tests/emulated/tiles.h"
 
 namespace ftbnn {
 
