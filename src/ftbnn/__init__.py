@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ftbnn import nn
-    from ftbnn.budget import count, summary
+    from ftbnn.budget import summary
+    from ftbnn.budget.count import count
     from ftbnn.errors import UserError
     from ftbnn.runtime import Model, load
-    from ftbnn.training import Options, Recipe, fit, load_run
+    from ftbnn.training import Options, Recipe, load_run
+    from ftbnn.training.fit import fit
     from ftbnn.workflows.deploy import evaluate, export
     from ftbnn.workflows.networks import build
 

@@ -67,7 +67,7 @@ def _bytes_of(source: Given) -> bytes | None:
 def _check_file(path: str) -> None:
     """A pipe would block for ever, and a huge file would be read before its size is compared."""
     with naming(path):
-        facts = os.stat(path)
+        facts = Path(path).stat()
     if not stat.S_ISREG(facts.st_mode):
         raise UserError(f"cannot read {path}: it is not a file")
     if facts.st_size > MOST_FILE_BYTES:
@@ -91,7 +91,7 @@ class Model:
             _check_file(name)
         with naming(line(str(name), 200)):
             self._engine = _native.Engine(given if given is not None else name, count, **settings)
-        self._made_of = (given if given is not None else os.path.abspath(name), count, settings)
+        self._made_of = (given if given is not None else str(Path(name).absolute()), count, settings)
         self.name: str = self._engine.name
         self.input_shape: tuple[int, int, int] = self._engine.input_shape
         self.output_shape: tuple[int, int, int] = self._engine.output_shape
