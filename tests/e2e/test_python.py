@@ -91,7 +91,6 @@ def test_everything_that_is_trained_is_evaluated(trained, tmp_path):
         (network, "digits"),
         (network, floats()),
         (network, DataLoader(floats(), batch_size=50)),
-        (network, ([], floats())[1]),
         (run, None),
         (str(run), "digits"),
         (ftbnn.load_run(run, mine()), None),
