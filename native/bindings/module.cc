@@ -84,7 +84,7 @@ NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);  // of what a script still holds at its end: a loss, and with it the blocks behind it
   const nb::object user_error = nb::module_::import_("ftbnn.errors").attr("UserError");
   nb::register_exception_translator(&translate_mistake, user_error.inc_ref().ptr());
-  m.def("capabilities", &capabilities, nb::sig("def capabilities() -> dict[str, Any]"),
+  m.def("capabilities", &capabilities, nb::sig("def capabilities() -> dict[str, typing.Any]"),
         "What this machine can do: cpu, features and isas that may run here, best first; the isa in use (the best, or "
         "the one FTBNN_ISA names), which kernels that means by family, isas whose engines differ, and whether training "
         "has kernels of its own that are faster than PyTorch's, and such for gradients in bytes. Raises UserError if "

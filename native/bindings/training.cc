@@ -28,7 +28,8 @@ namespace {
 using namespace ftbnn;
 using namespace ftbnn::training;
 
-using Pair = std::array<int, 2>;  // height before width
+using Pair = std::array<int, 2>;                                                 // height before width
+using Named = nb::typed<nb::dict, std::string, nb::typed<nb::tuple, int, int>>;  // arrays
 
 Team::Launch launch = nullptr;
 
@@ -149,7 +150,7 @@ BlockTensors block_tensors(const Block& block, const Arrays& arrays, bool is_for
   return t;
 }
 
-nb::tuple run_forward(const Block& block, int threads, const nb::dict& arrays) {
+nb::tuple run_forward(const Block& block, int threads, const Named& arrays) {
   const BlockTensors tensors = block_tensors(block, Arrays(arrays), true);
   ForwardTimes times{};
   {
@@ -160,7 +161,7 @@ nb::tuple run_forward(const Block& block, int threads, const nb::dict& arrays) {
   return nb::make_tuple(times.pack_weights, times.pack, times.conv, times.activate);
 }
 
-nb::tuple run_backward(const Block& block, int threads, const nb::dict& arrays) {
+nb::tuple run_backward(const Block& block, int threads, const Named& arrays) {
   const BlockTensors tensors = block_tensors(block, Arrays(arrays), false);
   BackwardTimes times{};
   {
@@ -195,7 +196,7 @@ void init_average(Average* self, int n, int h, int w, int channels, Pair kernel,
   new (self) Average{n, pool_shape(h, w, channels, kernel, stride, padding, size, count_pad), usable_features()};
 }
 
-void run_average(const Average& a, int threads, const nb::dict& given) {
+void run_average(const Average& a, int threads, const Named& given) {
   const Arrays arrays(given);
   const auto* x = arrays.required<const float>("x", a.in());
   auto* out = arrays.required<float>("out", a.out());
@@ -204,7 +205,7 @@ void run_average(const Average& a, int threads, const nb::dict& given) {
   average(a.shape, a.n, x, out, a.usable, *team);
 }
 
-void run_average_backward(const Average& a, int threads, const nb::dict& given) {
+void run_average_backward(const Average& a, int threads, const Named& given) {
   const Arrays arrays(given);
   const auto* grad = arrays.required<const float>("grad", a.out());
   auto* x_grad = arrays.required<float>("x_grad", a.in());
@@ -213,8 +214,9 @@ void run_average_backward(const Average& a, int threads, const nb::dict& given) 
   average_backward(a.shape, a.n, grad, x_grad, a.usable, *team);
 }
 
-void init_norm(Norm* self, int n, int h, int w, int channels, const std::optional<nb::dict>& pool, bool batch_stats,
-               double eps, double momentum) {
+void init_norm(Norm* self, int n, int h, int w, int channels,
+               const std::optional<nb::typed<nb::dict, std::string, nb::object>>& pool, bool batch_stats, double eps,
+               double momentum) {
   std::optional<PoolShape> shape;
   if (pool) {
     const auto pair = [&](const char* name) { return nb::cast<Pair>((*pool)[name]); };
@@ -260,14 +262,14 @@ NormTensors norm_tensors(const Norm& norm, const Arrays& arrays, bool is_forward
   return t;
 }
 
-void run_norm(const Norm& norm, int threads, const nb::dict& arrays) {
+void run_norm(const Norm& norm, int threads, const Named& arrays) {
   const NormTensors tensors = norm_tensors(norm, Arrays(arrays), true);
   const nb::gil_scoped_release release;
   TeamInUse team(threads);
   forward(norm, tensors, *team);
 }
 
-void run_norm_backward(const Norm& norm, int threads, const nb::dict& arrays) {
+void run_norm_backward(const Norm& norm, int threads, const Named& arrays) {
   const NormTensors tensors = norm_tensors(norm, Arrays(arrays), false);
   const nb::gil_scoped_release release;
   TeamInUse team(threads);

@@ -105,8 +105,8 @@ void Plan::check(const Model& model, const Limits& limits) {
   scratch_ = (scratch_ + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
   const std::uint64_t image =
       arranged_ + scratch_ + forms_.arena_floats() * sizeof(float) + forms_.code_words() * sizeof(std::uint64_t);
-  const std::uint64_t bytes = model.bytes.size() + pixels_.size() * sizeof(float) + weights +
-                              forms_.threshold_bytes() + std::max(image, preparing);
+  const std::uint64_t bytes = model.bytes.size() + pixels_.size() * sizeof(float) + weights + forms_.threshold_bytes() +
+                              std::max(image, preparing);
   if (bytes > limits.max_bytes) {
     throw FormatError("the network would take " + std::to_string(bytes) + " bytes of memory, more than the " +
                       std::to_string(limits.max_bytes) + " that are allowed (max_bytes)");

@@ -1,4 +1,4 @@
-"""Convolutions as tests describe them: sizes by lot, numbers of an epilogue, buffers with guards around what is written."""
+"""Convolutions as tests describe them: sizes by lot, numbers of an epilogue, buffers with guards around."""
 
 from dataclasses import dataclass, replace
 

@@ -56,7 +56,7 @@ def test_the_reference_is_as_good_as_float32(case):
     weights = [problem.weights.astype(np.float64)]
     sums = convolve(image, weights, case)
     exact = ends.numbers["scale"].astype(np.float64) * sums + ends.numbers["shift"]
-    # What is rounded: weights, by 2^-24 of the channel's largest, and sums, of pixels that may be 128 from their middle.
+    # What is rounded: weights, by 2^-24 of the channel's largest, and sums, of pixels up to 128 from their middle.
     middle, reach = np.abs(128 * scale + shift), 128 * np.abs(scale)
     largest = np.abs(problem.weights * problem.pixel[0].reshape(-1, 1, 1)).max((1, 2, 3))
     taps = problem.weights[0].size

@@ -88,9 +88,9 @@ void conv(const std::string& name, const Packed<float, -1, -1, -1>& image, const
 
 using Runs = std::vector<std::vector<Pair>>;
 
-void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& codes, int bits, const Runs& runs, int inputs,
-           const Packed<std::uint64_t, -1>& weights, int channels, int groups, Pair kernel, Pair stride, Pair padding,
-           Pair size, bool zero_one, bool has_border, Pair rows, const nb::dict& end) {
+void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& codes, int bits, const Runs& runs,
+           int inputs, const Packed<std::uint64_t, -1>& weights, int channels, int groups, Pair kernel, Pair stride,
+           Pair padding, Pair size, bool zero_one, bool has_border, Pair rows, const nb::dict& end) {
   const BConvShape s{
       shape_of(extent(codes, 0), extent(codes, 1), inputs, channels, groups, kernel, stride, padding, size), zero_one};
   require(weights.shape(0) == weight_words(s), "weights must be [out][kh][kw][words of a group's inputs]");
@@ -121,9 +121,7 @@ void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& cod
   const Codes in = has_border ? Codes{origin, row} : Codes{codes.data(), static_cast<std::size_t>(s.w) * layout.words};
   Guarded arranged(made->arranged_bytes()), scratch(made->scratch_bytes());
   if (name != "reference") check_sizes(kernels.sizes(s), made->arranged_bytes(), made->scratch_bytes());
-  in_pieces(*made, s.oh, [&](int first, int last) {
-    made->arrange(first, last, in, arranged.data(), scratch.data());
-  });
+  in_pieces(*made, s.oh, [&](int first, int last) { made->arrange(first, last, in, arranged.data(), scratch.data()); });
   const Ends ends(end, s.outs(), rows[1] - rows[0], s.ow);
   for (int panel = 0; panel < static_cast<int>(ends.panels().size()); ++panel) {
     BConvCall call{};
@@ -172,9 +170,10 @@ void bind_convolutions(nb::module_& m) {
   m.def("conv", &conv, "name"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "channels"_a,
         "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "rows"_a, "end"_a,
         "Real convolution of output rows [first, last) by a kernel, or by the reference.");
-  m.def("bconv", &bconv, "name"_a, "codes"_a.noconvert(), "bits"_a, "runs"_a, "inputs"_a, "weights"_a.noconvert(), nb::kw_only(),
-        "channels"_a, "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "zero_one"_a, "has_border"_a, "rows"_a,
-        "end"_a, "Binary convolution likewise; runs: of each group the (first bit, count) that hold its channels.");
+  m.def("bconv", &bconv, "name"_a, "codes"_a.noconvert(), "bits"_a, "runs"_a, "inputs"_a, "weights"_a.noconvert(),
+        nb::kw_only(), "channels"_a, "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "zero_one"_a,
+        "has_border"_a, "rows"_a, "end"_a,
+        "Binary convolution likewise; runs: of each group the (first bit, count) that hold its channels.");
   m.def("stem", &stem, "name"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "channels"_a,
         "kernel"_a, "stride"_a, "padding"_a, "size"_a, "pixel"_a.noconvert(), "rows"_a, "end"_a,
         "Convolution of an 8-bit image in integers; pixel: scales and shifts of its channels.");

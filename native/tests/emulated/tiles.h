@@ -1,5 +1,5 @@
-// The tile registers of base/tiles.h in plain C++, to the bit: kernels are compiled for them too, so that tests run their
-// very code anywhere. Throws std::logic_error where the instruction would fault.
+// The tile registers of base/tiles.h in plain C++, to the bit: kernels are compiled for them too, so that tests run
+// their very code anywhere. Throws std::logic_error where the instruction would fault.
 #pragma once
 
 #include "base/tiles.h"

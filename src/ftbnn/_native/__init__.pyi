@@ -1,6 +1,6 @@
 """The native core."""
 
-from typing import Annotated, overload
+from typing import Annotated, Any, overload
 
 import numpy
 from numpy.typing import NDArray

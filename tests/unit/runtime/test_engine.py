@@ -319,7 +319,7 @@ def test_a_wrong_isa_is_a_users_mistake(tiny, monkeypatch):
     monkeypatch.setenv("FTBNN_ISA", "sse9")
     with pytest.raises(UserError, match="FTBNN_ISA=sse9 is not an ISA; choose one of"):
         load(tiny[1])
-    with pytest.raises(UserError, match="^sse8 is not an ISA; choose one of"):
+    with pytest.raises(UserError, match=r"^sse8 is not an ISA; choose one of"):
         load(tiny[1], isa="sse8")
 
 
