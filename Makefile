@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f)
+C_FILES := $(filter %.h %.c %.cc, $(NATIVE))
 READY := $(VENV)/.ready
 
 .PHONY: help demo bench test lint types unit sanitize format setup clean
@@ -40,7 +41,7 @@ lint: $(READY)  ## ruff and clang-format
 	@echo "== lint"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/clang-format --dry-run --Werror $(NATIVE)
+	@$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 
 types: $(READY)  ## mypy, strict
 	@echo "== types"
@@ -61,7 +62,7 @@ sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and Un
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
-	@$(BIN)/clang-format -i $(NATIVE)
+	@$(BIN)/clang-format -i $(C_FILES)
 
 setup: $(READY)  ## create .venv and install everything into it
 

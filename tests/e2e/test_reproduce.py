@@ -10,13 +10,9 @@ import time
 
 import pytest
 
-from ftbnn.cli import reproduce
 from ftbnn.cli.main import main
-from ftbnn.experiments.names import EXPERIMENTS as NAMES
-from ftbnn.experiments.report import ORDER
-from ftbnn.experiments.reproduce import EXPERIMENTS
+from ftbnn.experiments.names import EXPERIMENTS
 from ftbnn.experiments.result import read
-from ftbnn.experiments.scales import SCALES
 from ftbnn.training.loop import Loop
 
 ENV = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -162,11 +158,6 @@ def test_mistakes_are_one_line(words, message, capsys):
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert message in err
-
-
-def test_the_command_line_knows_all_of_them():
-    assert tuple(EXPERIMENTS) == NAMES == ORDER
-    assert tuple(SCALES) == reproduce.SCALES
 
 
 def test_another_setting_does_not_mix_with_what_is_there(results, capsys):

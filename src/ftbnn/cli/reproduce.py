@@ -8,11 +8,10 @@ from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
 from ftbnn.text import table
 
-SCALES = ("quick", "standard", "full")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from ftbnn.experiments.names import EXPERIMENTS  # needs nothing else
+    from ftbnn.experiments.names import EXPERIMENTS  # these two need nothing else
+    from ftbnn.experiments.scales import SCALES
 
     parser.add_argument("what", choices=EXPERIMENTS, metavar="WHAT", help=", ".join(EXPERIMENTS))
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/WHAT, or results/WHAT-SCALE")

@@ -16,7 +16,6 @@ from ftbnn.experiments.result import FILE, LAST_ON_TEST, Column, Table, read
 from ftbnn.experiments.scales import SCALES
 from ftbnn.text import counted
 
-ORDER = EXPERIMENTS
 BLOCK = re.compile(r"<!-- result ([\w.-]+)/([\w.-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 STYLE = """
@@ -51,12 +50,12 @@ def collect(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _place(what: str) -> int:
-    return ORDER.index(what) if what in ORDER else len(ORDER)
+    return EXPERIMENTS.index(what) if what in EXPERIMENTS else len(EXPERIMENTS)
 
 
 def missing(results: dict[str, dict[str, Any]]) -> list[str]:
     """The experiments that no result is of."""
-    return [what for what in ORDER if what not in {result["what"] for result in results.values()}]
+    return [what for what in EXPERIMENTS if what not in {result["what"] for result in results.values()}]
 
 
 def facts_line(result: dict[str, Any]) -> str:

@@ -3,27 +3,23 @@
 import shlex
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ftbnn.data import SOURCES, load
 from ftbnn.errors import UserError, unknown
-from ftbnn.experiments import backends, deploy, figure1, figure2, table1, table2, table3, table4
+from ftbnn.experiments.names import EXPERIMENTS
 from ftbnn.experiments.queue import Queue, Record, Request, machine_of
 from ftbnn.experiments.result import write
 from ftbnn.experiments.scales import SCALES
 from ftbnn.training.run import environment
 
-EXPERIMENTS = {
-    "figure1": figure1,
-    "figure2": figure2,
-    "table1": table1,
-    "table2": table2,
-    "table3": table3,
-    "table4": table4,
-    "deploy": deploy,
-    "backends": backends,
-}
+
+def _experiment(name: str) -> ModuleType:
+    """The experiment's file: TITLE, ABOUT, `jobs` and `show`, and `measure` where it measures what it trained."""
+    return import_module(f"ftbnn.experiments.{name}")
 
 
 def default_out(what: str, scale: str) -> Path:
@@ -84,7 +80,7 @@ def reproduce(request: Request, *, train: bool = True) -> dict[str, Any]:
 
     Without `train` it is the result of the runs that are there.
     """
-    experiment = EXPERIMENTS[request.what]
+    experiment = _experiment(request.what)
     queue = Queue(experiment.jobs(request), request)
     result: dict[str, Any] = {}
 
@@ -101,7 +97,7 @@ def reproduce(request: Request, *, train: bool = True) -> dict[str, Any]:
 
 
 def _facts(request: Request, records: Sequence[Record], planned: int) -> dict[str, Any]:
-    experiment = EXPERIMENTS[request.what]
+    experiment = _experiment(request.what)
     return {
         "what": request.what,
         "title": experiment.TITLE,
