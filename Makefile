@@ -49,7 +49,7 @@ types: $(READY)  ## mypy, strict
 
 unit: $(READY)  ## all tests
 	@echo "== tests"
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadgroup
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
 
 sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "== sanitize"

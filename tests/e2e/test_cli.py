@@ -153,6 +153,8 @@ def test_design(run):
         (["trian", "ftbnn18"], "did you mean train"),
         (["train", "--epochs", "3"], "--help"),
         ([], "VERB"),
+        (["train", "ftbnn18", "--epochs", "3"], "--set KEY=VALUE"),
+        (["info", "--verbose"], "no such option: --verbose"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_two(run, argv, message):

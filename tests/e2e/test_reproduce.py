@@ -17,7 +17,6 @@ from ftbnn.training.loop import Loop
 
 ENV = os.environ | {"OMP_NUM_THREADS": "1"}
 QUICK = ["--scale", "quick", "--threads", "1"]
-pytestmark = pytest.mark.xdist_group("reproduce")  # one process, or the fixture would run in each
 
 
 def wait_for(happened, process):

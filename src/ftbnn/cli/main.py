@@ -71,9 +71,12 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    args = parser().parse_args(argv)
+    args, extra = parser().parse_known_args(argv)
     warnings.showwarning = _show_warning
     try:
+        if extra:
+            how = "; settings of the recipe are said as --set KEY=VALUE" if "set" in args else ""
+            raise UserError(f"no such option: {' '.join(extra)}{how} (`ftbnn {args.verb} --help` lists what there is)")
         VERBS[args.verb].run(args)
         sys.stdout.flush()
     except UserError as error:
