@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/bconv/bconv.h"
+#include "kernels/bconv/planes.h"
 #include "kernels/bconv/tiles.h"
 #include "kernels/bconv/words.h"
 
@@ -18,6 +19,20 @@ BConvKernels by_words() {
   return {[](const BConvShape&) { return true; }, words_sizes,
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_words(shape, layout, weights, kernels);
+          }};
+}
+
+bool suits_planes(const BConvShape& shape);
+Sizes planes_sizes(const BConvShape& shape, const PlaneKernels& kernels);
+std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
+                                      const PlaneKernels& kernels);
+
+// Positions in lanes (planes.cc).
+template <const PlaneKernels& kernels>
+BConvKernels by_planes() {
+  return {suits_planes, [](const BConvShape& shape) { return planes_sizes(shape, kernels); },
+          [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
+            return make_by_planes(shape, layout, weights, kernels);
           }};
 }
 

@@ -7,6 +7,7 @@
 namespace ftbnn {
 
 extern const TileKernels tiles__amx, tiles__amx_emulated;
+extern const PlaneKernels planes__avx2;
 extern const WordKernels words__avx512, words__avx2, words__portable;
 
 const Table<BConvKernels>& bconv_table() {
@@ -17,6 +18,7 @@ const Table<BConvKernels>& bconv_table() {
       {"amx_emulated", AVX512 | feature::emulated_tiles, by_tiles<tiles__amx_emulated>()},
 #endif
       {"avx512", AVX512 | feature::avx512_vpopcntdq, by_words<words__avx512>()},
+      {"avx2 planes", AVX2, by_planes<planes__avx2>()},
       {"avx2", AVX2, by_words<words__avx2>()},
 #endif
       {"portable", PORTABLE, by_words<words__portable>()},

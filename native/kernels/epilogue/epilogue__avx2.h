@@ -16,9 +16,24 @@ inline __m256i first_lanes(int count) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+// The first `count` of eight floats, 1 to 7. A masked store would cost AMD's cores dozens of operations.
+inline void store_some(float* to, __m256 value, int count) {
+  __m128 four = _mm256_castps256_ps128(value);
+  if (count & 4) {
+    _mm_storeu_ps(to, four);
+    four = _mm256_extractf128_ps(value, 1);
+    to += 4;
+  }
+  if (count & 2) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(to), four);
+    four = _mm_movehl_ps(four, four);
+    to += 2;
+  }
+  if (count & 1) _mm_store_ss(to, four);
+}
+
 // Channels `first` to first + 7 of an epilogue, for some positions at a time. Each step takes all positions, so one
-// branch serves them all and they stay in registers. Partial panels take masked stores, which cost AMD's cores dozens
-// of operations each.
+// branch serves them all and they stay in registers.
 template <int Positions>
 inline void finish(const Epilogue& end, int channels, int first, std::size_t x, __m256 (&y)[Positions]) {
   const bool full = channels - first >= LANES;
@@ -66,9 +81,12 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
   if (end.out != nullptr) {
     const std::size_t stride = end.out_stride;
     float* out = end.out + x * stride + first;
+    if (full) {
 #pragma GCC unroll 8
-    for (int p = 0; p < Positions; ++p) {
-      full ? _mm256_storeu_ps(out + p * stride, y[p]) : _mm256_maskstore_ps(out + p * stride, lanes, y[p]);
+      for (int p = 0; p < Positions; ++p) _mm256_storeu_ps(out + p * stride, y[p]);
+    } else {
+#pragma GCC unroll 8
+      for (int p = 0; p < Positions; ++p) store_some(out + p * stride, y[p], channels - first);
     }
   }
   if (end.codes != nullptr) {

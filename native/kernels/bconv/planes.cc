@@ -1,0 +1,279 @@
+// Codes as planes of nibbles or bytes, positions in lanes: nothing is rounded up but channels to the chunk.
+#include "kernels/bconv/planes.h"
+
+#include <algorithm>
+
+#include "base/aligned.h"
+#include "kernels/bconv/border.h"
+#include "kernels/bconv/layouts.h"
+
+namespace ftbnn {
+
+namespace {
+
+constexpr std::size_t MOST_SUM = 65535;  // sums are kept in 16 bits
+
+std::size_t z(int value) { return static_cast<std::size_t>(value); }
+
+// The planes of one group of an image, with its border.
+struct Planes {
+  Planes(const BConvShape& s, int channels, int chunk)
+      : chunks((channels + chunk - 1) / chunk),
+        stride_y(std::min(s.sh, s.rows())),
+        stride_x(std::min(s.sw, s.columns())),
+        columns(z((s.columns() + stride_x - 1) / stride_x)),
+        rows(z((s.rows() + stride_y - 1) / stride_y)) {}
+  // Of one phase of row and column, of a chunk, and of all.
+  std::size_t phase() const { return rows * columns; }
+  std::size_t plane() const { return z(stride_y) * z(stride_x) * phase(); }
+  std::size_t bytes() const { return round_up(z(chunks) * plane() + MOST_BLOCK, CACHE_LINE); }
+  // Where column x of row y is, from the start of a chunk.
+  std::size_t at(int y, int x) const {
+    return z(y % stride_y * stride_x + x % stride_x) * phase() + z(y / stride_y) * columns + z(x / stride_x);
+  }
+
+  int chunks, stride_y, stride_x;
+  std::size_t columns, rows;
+};
+
+struct Group {
+  Planes planes;
+  std::size_t codes_at;  // bytes from the start of the arranged memory
+  bool is_copy;          // an earlier group has the same runs, and so the same place
+  std::size_t ones_at;
+  std::vector<std::uint32_t> offsets;  // of each step: [tap][chunk]
+};
+
+struct PanelPlan {
+  Panel panel;
+  std::size_t weights_at, base_at;
+};
+
+// Sums of a panel's block, or a row of codes with the counts of its columns.
+std::size_t planes_scratch(const BConvShape& s, const PlaneKernels& kernels) {
+  const std::size_t sums = z(PANEL) * z(kernels.block) * sizeof(std::uint16_t) + CACHE_LINE;
+  const std::size_t row = z(s.columns()) * (words_of(s.ins().largest()) * sizeof(std::uint64_t) + sizeof(std::int32_t));
+  return round_up(std::max(sums, row), CACHE_LINE);
+}
+
+class PlanesBConv final : public BConv {
+ public:
+  PlanesBConv(const BConvShape& shape, const CodeLayout& layout, WeightWords weights, const PlaneKernels& kernels)
+      : s_(shape), layout_(layout), kernels_(kernels) {
+    place_codes();
+    lay_out(weights);
+  }
+
+  std::size_t arranged_bytes() const override { return arranged_ + ones_ * sizeof(std::int32_t); }
+  std::size_t scratch_bytes() const override { return planes_scratch(s_, kernels_); }
+  bool arranges() const override { return true; }
+
+  void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
+    const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
+    auto* gathered = static_cast<std::uint64_t*>(scratch);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].is_copy) continue;
+      for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) spread_row(g, row, codes, arranged, gathered);
+      if (s_.zero_one) count_ones(g, first, last, codes, arranged, gathered);
+    }
+  }
+
+  void run(const BConvCall& call) const override {
+    const PanelPlan& plan = panels_[z(call.panel)];
+    const Group& group = groups_[z(plan.panel.group)];
+    const std::size_t columns = group.planes.columns, width = z(s_.ow), block = z(kernels_.block);
+    auto* sums = static_cast<std::uint16_t*>(call.scratch);
+    CountBlock count{nullptr,
+                     group.offsets.data(),
+                     weights_.data() + plan.weights_at,
+                     static_cast<int>(group.offsets.size()),
+                     plan.panel.channels,
+                     s_.zero_one,
+                     sums};
+    FinishPlanes finish{};
+    finish.sums_stride = block;
+    finish.channels = plan.panel.channels;
+    finish.zero_one = s_.zero_one;
+    for (int image = 0; image < call.images; ++image) {
+      const char* arranged = static_cast<const char*>(call.arranged) + z(image) * call.arranged_image;
+      const auto* codes = reinterpret_cast<const std::uint8_t*>(arranged) + group.codes_at;
+      const auto* ones = reinterpret_cast<const std::int32_t*>(arranged + arranged_) + group.ones_at;
+      Epilogue row = call.end;
+      if (row.out != nullptr) row.out += z(image) * call.out_image;
+      const std::size_t start = z(call.first) * columns, end = z(call.last - 1) * columns + width;
+      std::size_t y = z(call.first);
+      for (std::size_t at = start; at < end; at += block) {
+        count.codes = codes + at;
+        kernels_.count(count);
+        // The rows that have positions in the block.
+        const std::size_t stop = std::min(at + block, end);
+        for (std::size_t p = at; p < stop;) {
+          const std::size_t x = p - y * columns;
+          const std::size_t last = std::min(stop - y * columns, width);
+          if (x < last) {
+            finish.sums = sums + (p - at);
+            finish.width = static_cast<int>(last - x);
+            finish.border = columns_.of.data() + x;
+            finish.ones = s_.zero_one ? ones + y * width + x : nullptr;
+            if (!s_.zero_one) {
+              finish.base = bases_.data() + plan.base_at + z(rows_.of[y]) * columns_.count() * PANEL;
+            }
+            finish.end = row;
+            if (row.shortcut != nullptr) finish.end.shortcut += x * row.shortcut_stride;
+            if (row.out != nullptr) finish.end.out += x * row.out_stride;
+            if (row.codes != nullptr) finish.end.codes += x * row.codes_stride;
+            kernels_.finish(finish);
+          }
+          if (stop < (y + 1) * columns) break;
+          ++y;
+          next_row(row);
+          p = y * columns;
+        }
+      }
+    }
+  }
+
+ private:
+  void place_codes() {
+    const Groups ins = s_.ins();
+    for (int g = 0; g < s_.groups; ++g) {
+      Group group{Planes(s_, ins.size(g), kernels_.chunk), arranged_, false, ones_, {}};
+      const Planes& planes = group.planes;
+      for (int t = 0; t < s_.taps(); ++t) {
+        for (int k = 0; k < planes.chunks; ++k) {
+          group.offsets.push_back(
+              static_cast<std::uint32_t>(z(k) * planes.plane() + planes.at(t / s_.kw, t % s_.kw)));
+        }
+      }
+      for (const int other : {0, g - 1, g - s_.groups / 2}) {
+        if (group.is_copy || other < 0 || other >= g || !(layout_.groups[z(other)] == layout_.groups[z(g)])) continue;
+        group.is_copy = true;
+        group.codes_at = groups_[z(other)].codes_at;
+        group.ones_at = groups_[z(other)].ones_at;
+      }
+      if (!group.is_copy) {
+        arranged_ += planes.bytes();
+        if (s_.zero_one) ones_ += s_.positions();
+      }
+      groups_.push_back(std::move(group));
+    }
+  }
+
+  void lay_out(WeightWords from) {
+    rows_ = BorderClasses(s_.oh, s_.sh, s_.kh, s_.ph, s_.h);
+    columns_ = BorderClasses(s_.ow, s_.sw, s_.kw, s_.pw, s_.w);
+    const std::size_t classes = rows_.count() * columns_.count();
+    std::size_t weights = 0, bases = 0, widest = 0;
+    for (const Panel& panel : panels_of(s_.outs())) {
+      const Group& group = groups_[z(panel.group)];
+      panels_.push_back({panel, weights, bases});
+      weights += round_up(kernels_.pack(nullptr, panel.channels, static_cast<int>(group.offsets.size()), nullptr),
+                          CACHE_LINE);
+      bases += s_.zero_one ? 0 : classes * PANEL;
+      widest = std::max(widest, words_of(s_.ins().size(panel.group)));
+    }
+    weights_ = AlignedArray<std::uint8_t>(weights);
+    bases_ = AlignedArray<std::int32_t>(bases);
+    AlignedArray<std::uint64_t> plain(z(s_.taps()) * widest * PANEL);  // [tap][word][PANEL] of one panel
+    for (const PanelPlan& plan : panels_) {
+      const Group& group = groups_[z(plan.panel.group)];
+      const int inputs = s_.ins().size(plan.panel.group), steps = static_cast<int>(group.offsets.size());
+      const std::size_t words = words_of(inputs), size = z(s_.taps()) * words;
+      std::vector<std::uint8_t> chunks(z(plan.panel.channels) * z(steps));
+      std::fill_n(plain.data(), size * PANEL, 0);
+      for (int o = 0; o < plan.panel.channels; ++o, from += size) {
+        for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
+        for (int t = 0; t < s_.taps(); ++t) {
+          for (int k = 0; k < group.planes.chunks; ++k) {
+            const int bit = k * kernels_.chunk;
+            const std::uint64_t value = from[z(t) * words + z(bit / 64)] >> bit % 64;
+            chunks[z(o) * z(steps) + z(t * group.planes.chunks + k)] =
+                static_cast<std::uint8_t>(value & ((1U << kernels_.chunk) - 1));
+          }
+        }
+      }
+      kernels_.pack(chunks.data(), plan.panel.channels, steps, weights_.data() + plan.weights_at);
+      if (!s_.zero_one) {
+        border_bases(plain.data(), inputs, s_.kh, s_.kw, rows_.kinds, columns_.kinds, bases_.data() + plan.base_at);
+      }
+    }
+  }
+
+  // A row of a group's image with its border, as words.
+  void gather_row(std::size_t g, int row, const Codes& codes, std::uint64_t* to) const {
+    const int line = row - s_.ph;
+    const std::size_t words = words_of(s_.ins().size(static_cast<int>(g))), columns = z(s_.columns());
+    std::fill_n(to, columns * words, 0);
+    if (line < 0 || line >= s_.h) return;
+    gather_codes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], to + z(s_.pw) * words, words);
+  }
+
+  void spread_row(std::size_t g, int row, const Codes& codes, void* arranged, std::uint64_t* gathered) const {
+    const Group& group = groups_[g];
+    const Planes& planes = group.planes;
+    const std::size_t words = words_of(s_.ins().size(static_cast<int>(g)));
+    gather_row(g, row, codes, gathered);
+    for (int phase = 0; phase < planes.stride_x; ++phase) {
+      const int width = (s_.columns() - phase + planes.stride_x - 1) / planes.stride_x;
+      kernels_.spread({gathered + z(phase) * words, z(planes.stride_x) * words, width, planes.chunks,
+                       static_cast<std::uint8_t*>(arranged) + group.codes_at + planes.at(row, phase), planes.plane()});
+    }
+  }
+
+  // Ones of every window of output rows, from the codes.
+  void count_ones(std::size_t g, int first, int last, const Codes& codes, void* arranged,
+                  std::uint64_t* gathered) const {
+    const std::size_t words = words_of(s_.ins().size(static_cast<int>(g))), columns = z(s_.columns());
+    auto* ones = reinterpret_cast<std::int32_t*>(static_cast<char*>(arranged) + arranged_) + groups_[g].ones_at;
+    auto* counts = reinterpret_cast<std::int32_t*>(gathered + columns * words);
+    for (int y = first; y < last; ++y) {
+      std::fill_n(counts, columns, 0);
+      for (int ky = 0; ky < s_.kh; ++ky) {
+        gather_row(g, y * s_.sh + ky, codes, gathered);
+        for (std::size_t x = 0; x < columns; ++x) {
+          for (std::size_t k = 0; k < words; ++k) counts[x] += popcount(gathered[x * words + k]);
+        }
+      }
+      for (int x = 0; x < s_.ow; ++x) {
+        std::int32_t sum = 0;
+        for (int kx = 0; kx < s_.kw; ++kx) sum += counts[x * s_.sw + kx];
+        ones[z(y) * z(s_.ow) + z(x)] = sum;
+      }
+    }
+  }
+
+  static std::int32_t popcount(std::uint64_t word) { return __builtin_popcountll(word); }
+
+  const BConvShape s_;
+  const CodeLayout layout_;
+  const PlaneKernels& kernels_;
+  std::vector<Group> groups_;
+  std::vector<PanelPlan> panels_;
+  std::size_t arranged_ = 0, ones_ = 0;
+  AlignedArray<std::uint8_t> weights_;
+  BorderClasses rows_, columns_;
+  AlignedArray<std::int32_t> bases_;  // [panel][row class][column class][PANEL]
+};
+
+}  // namespace
+
+bool suits_planes(const BConvShape& s) { return z(s.ins().largest()) * z(s.taps()) <= MOST_SUM; }
+
+Sizes planes_sizes(const BConvShape& s, const PlaneKernels& kernels) {
+  const Planes planes(s, s.ins().largest(), kernels.chunk);
+  const int steps = planes.chunks * s.taps();
+  const auto classes = [](int out, int kernel) { return static_cast<std::uint64_t>(std::min(out, 2 * kernel + 1)); };
+  const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(std::int32_t);
+  const std::uint64_t weights = kernels.pack(nullptr, PANEL, steps, nullptr) + CACHE_LINE;
+  const std::uint64_t ones = s.zero_one ? z(s.groups) * s.positions() * sizeof(std::int32_t) : 0;
+  const std::uint64_t offsets = z(s.groups) * z(steps) * sizeof(std::uint32_t);
+  return {panel_count(s.outs()) * (weights + bases) + offsets, z(s.groups) * planes.bytes() + ones,
+          planes_scratch(s, kernels)};
+}
+
+std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
+                                      const PlaneKernels& kernels) {
+  return std::make_unique<PlanesBConv>(shape, layout, weights, kernels);
+}
+
+}  // namespace ftbnn

@@ -1,0 +1,200 @@
+// Tables by nibble: four bits of a weight choose a table of sixteen counts, four bits of a code are the index, and one
+// vpshufb looks up 32 positions. Two operations, vpshufb and vpaddb, for 128 products.
+#include "kernels/bconv/planes.h"
+
+#include "kernels/epilogue/epilogue__avx2.h"
+
+namespace ftbnn {
+
+namespace {
+
+constexpr int CHUNK = 4, BLOCK = 64, ROWS = 6;  // 6 x 2 vectors of sums, 2 of codes, a table of 16 registers
+constexpr int SEGMENT = 63;                     // steps whose counts, 4 at most, fit into bytes
+
+// Entry [w][a] is the number of bits of a OP w.
+struct Tables {
+  alignas(64) std::uint8_t of[2][16][16] = {};
+  constexpr Tables() {
+    for (int w = 0; w < 16; ++w) {
+      for (int a = 0; a < 16; ++a) {
+        for (int bit = 0; bit < 4; ++bit) {
+          of[0][w][a] = static_cast<std::uint8_t>(of[0][w][a] + (((a ^ w) >> bit) & 1));
+          of[1][w][a] = static_cast<std::uint8_t>(of[1][w][a] + (((a & w) >> bit) & 1));
+        }
+      }
+    }
+  }
+};
+constexpr Tables tables;
+
+// Weights are offsets of tables, [rows that go together][step][row].
+std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8_t* to) {
+  const int parts = (channels + ROWS - 1) / ROWS;
+  for (int part = 0, first = 0; part < parts && to != nullptr; ++part) {
+    const int rows = (channels - first) / (parts - part);
+    for (int step = 0; step < steps; ++step) {
+      for (int r = 0; r < rows; ++r) *to++ = static_cast<std::uint8_t>(chunks[(first + r) * steps + step] << 4);
+    }
+    first += rows;
+  }
+  return static_cast<std::size_t>(channels) * static_cast<std::size_t>(steps);
+}
+
+inline void widen(__m256i bytes, bool adds, std::uint16_t* to) {
+  __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(bytes));
+  __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(bytes, 1));
+  auto* at = reinterpret_cast<__m256i*>(to);
+  if (adds) {
+    low = _mm256_add_epi16(low, _mm256_load_si256(at));
+    high = _mm256_add_epi16(high, _mm256_load_si256(at + 1));
+  }
+  _mm256_store_si256(at, low);
+  _mm256_store_si256(at + 1, high);
+}
+
+// A function of its own, and sums that pass through an empty instruction: or GCC spills them.
+template <int Rows>
+__attribute__((noinline)) void count_rows(const std::uint8_t* codes, const std::uint32_t* offsets,
+                                          const std::uint8_t* weights, int steps, const std::uint8_t* table,
+                                          std::uint16_t* sums) {
+  for (int start = 0; start < steps; start += SEGMENT) {
+    const int end = start + SEGMENT < steps ? start + SEGMENT : steps;
+    __m256i acc[Rows][2];
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_si256();
+    for (int k = start; k < end; ++k, weights += Rows) {
+      const auto* in = reinterpret_cast<const __m256i*>(codes + offsets[k]);
+      const __m256i a0 = _mm256_loadu_si256(in), a1 = _mm256_loadu_si256(in + 1);
+#pragma GCC unroll 6
+      for (int r = 0; r < Rows; ++r) {
+        const __m256i counts =
+            _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table + weights[r])));
+        acc[r][0] = _mm256_add_epi8(acc[r][0], _mm256_shuffle_epi8(counts, a0));
+        acc[r][1] = _mm256_add_epi8(acc[r][1], _mm256_shuffle_epi8(counts, a1));
+        __asm__("" : "+x"(acc[r][0]), "+x"(acc[r][1]));
+      }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) {
+      widen(acc[r][0], start > 0, sums + r * BLOCK);
+      widen(acc[r][1], start > 0, sums + r * BLOCK + 32);
+    }
+  }
+}
+
+void count(const CountBlock& block) {
+  static constexpr decltype(&count_rows<1>) kernels[ROWS] = {count_rows<1>, count_rows<2>, count_rows<3>,
+                                                             count_rows<4>, count_rows<5>, count_rows<6>};
+  const std::uint8_t* table = tables.of[block.zero_one ? 1 : 0][0];
+  const std::uint8_t* weights = block.weights;
+  const int parts = (block.channels + ROWS - 1) / ROWS;
+  for (int part = 0, first = 0; part < parts; ++part) {
+    const int rows = (block.channels - first) / (parts - part);
+    kernels[rows - 1](block.codes, block.offsets, weights, block.steps, table, block.sums + first * BLOCK);
+    weights += static_cast<std::size_t>(rows) * static_cast<std::size_t>(block.steps);
+    first += rows;
+  }
+}
+
+// Eight words become eight times eight bytes of one channel, low and high nibbles apart.
+void spread(const SpreadRow& row) {
+  const __m128i nibbles = _mm_set1_epi8(0x0f);
+  const auto store = [&](int chunk, int x, __m128i two, bool high) {
+    if (chunk >= row.chunks) return;
+    auto* to = reinterpret_cast<__m128i*>(row.to + static_cast<std::size_t>(chunk) * row.plane_bytes +
+                                          static_cast<std::size_t>(x));
+    high ? _mm_storeh_pd(reinterpret_cast<double*>(to), _mm_castsi128_pd(two)) : _mm_storel_epi64(to, two);
+  };
+  for (int word = 0; word * 16 < row.chunks; ++word) {
+    const std::uint64_t* from = row.codes + word;
+    int x = 0;
+    for (; x + 8 <= row.width; x += 8) {
+      __m128i w[8];
+      for (int p = 0; p < 8; ++p) {
+        w[p] = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + static_cast<std::size_t>(x + p) * row.step));
+      }
+      const __m128i b0 = _mm_unpacklo_epi8(w[0], w[1]), b1 = _mm_unpacklo_epi8(w[2], w[3]);
+      const __m128i b2 = _mm_unpacklo_epi8(w[4], w[5]), b3 = _mm_unpacklo_epi8(w[6], w[7]);
+      const __m128i c0 = _mm_unpacklo_epi16(b0, b1), c1 = _mm_unpackhi_epi16(b0, b1);
+      const __m128i c2 = _mm_unpacklo_epi16(b2, b3), c3 = _mm_unpackhi_epi16(b2, b3);
+      const __m128i bytes[4] = {_mm_unpacklo_epi32(c0, c2), _mm_unpackhi_epi32(c0, c2), _mm_unpacklo_epi32(c1, c3),
+                                _mm_unpackhi_epi32(c1, c3)};
+      for (int pair = 0; pair < 4; ++pair) {
+        const __m128i low = _mm_and_si128(bytes[pair], nibbles);
+        const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes[pair], 4), nibbles);
+        const int chunk = 16 * word + 4 * pair;
+        store(chunk, x, low, false);
+        store(chunk + 1, x, high, false);
+        store(chunk + 2, x, low, true);
+        store(chunk + 3, x, high, true);
+      }
+    }
+    for (; x < row.width; ++x) {
+      const std::uint64_t bits = from[static_cast<std::size_t>(x) * row.step];
+      for (int k = 0; k < 16 && 16 * word + k < row.chunks; ++k) {
+        row.to[static_cast<std::size_t>(16 * word + k) * row.plane_bytes + static_cast<std::size_t>(x)] =
+            static_cast<std::uint8_t>(bits >> 4 * k & 15U);
+      }
+    }
+  }
+}
+
+// Rows of eight 16-bit numbers become columns.
+inline void transpose(__m128i (&v)[8]) {
+  __m128i t[8];
+  for (int k = 0; k < 4; ++k) {
+    t[2 * k] = _mm_unpacklo_epi16(v[2 * k], v[2 * k + 1]);
+    t[2 * k + 1] = _mm_unpackhi_epi16(v[2 * k], v[2 * k + 1]);
+  }
+  const __m128i u[8] = {_mm_unpacklo_epi32(t[0], t[2]), _mm_unpackhi_epi32(t[0], t[2]), _mm_unpacklo_epi32(t[1], t[3]),
+                        _mm_unpackhi_epi32(t[1], t[3]), _mm_unpacklo_epi32(t[4], t[6]), _mm_unpackhi_epi32(t[4], t[6]),
+                        _mm_unpacklo_epi32(t[5], t[7]), _mm_unpackhi_epi32(t[5], t[7])};
+  for (int k = 0; k < 4; ++k) {
+    v[2 * k] = _mm_unpacklo_epi64(u[k], u[k + 4]);
+    v[2 * k + 1] = _mm_unpackhi_epi64(u[k], u[k + 4]);
+  }
+}
+
+template <bool ZeroOne>
+void finish_planes(const FinishPlanes& row) {
+  for (int x = 0; x < row.width; x += 8) {
+    for (int first = 0; first < row.channels; first += LANES) {
+      __m128i counts[8];
+      for (int c = 0; c < 8; ++c) {
+        const std::uint16_t* from = row.sums + static_cast<std::size_t>(first + c) * row.sums_stride + x;
+        counts[c] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+      }
+      transpose(counts);
+      __m256 y[8];
+      const int positions = row.width - x < 8 ? row.width - x : 8;
+      for (int p = 0; p < positions; ++p) {
+        const __m256i count = _mm256_cvtepu16_epi32(counts[p]), twice = _mm256_add_epi32(count, count);
+        __m256i sum;
+        if (ZeroOne) {
+          sum = _mm256_sub_epi32(twice, _mm256_set1_epi32(row.ones[x + p]));
+        } else {
+          const std::int32_t* base = row.base + row.border[x + p] * PANEL + first;
+          sum = _mm256_sub_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(base)), twice);
+        }
+        y[p] = _mm256_cvtepi32_ps(sum);
+      }
+      if (positions == 8) {
+        ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
+        continue;
+      }
+      for (int p = 0; p < positions; ++p) {
+        __m256 one[1] = {y[p]};
+        ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x + p), one);
+      }
+    }
+  }
+}
+
+void finish(const FinishPlanes& row) { row.zero_one ? finish_planes<true>(row) : finish_planes<false>(row); }
+
+}  // namespace
+
+extern const PlaneKernels planes__avx2;
+const PlaneKernels planes__avx2 = {CHUNK, BLOCK, ROWS, pack, spread, count, finish};
+
+}  // namespace ftbnn
