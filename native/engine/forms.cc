@@ -119,18 +119,33 @@ void Forms::keep_thresholds() {
   }
 }
 
+std::vector<int> Forms::join_replaced() {
+  std::vector<int> place(reals_.size());
+  for (std::size_t v = 0; v < place.size(); ++v) place[v] = static_cast<int>(v);
+  for (auto pair = replaces_.rbegin(); pair != replaces_.rend(); ++pair) {
+    const auto [value, other] = *pair;
+    const RealForm &to = real(value), &from = real(other);
+    const bool fits = to.is_needed && from.is_needed && to.channels == from.channels && to.border == from.border;
+    if (other == 0 || !fits || lives_[z(other)].dies != lives_[z(value)].born) continue;
+    place[z(value)] = place[z(other)];
+    lives_[z(place[z(other)])].dies = lives_[z(value)].dies;
+  }
+  return place;
+}
+
 void Forms::place(int steps) {
   for (CodeForm& form : codes_) {
     form.offset = static_cast<std::size_t>(code_words_);
     code_words_ += up(form.size(), LINE_WORDS);
   }
-  std::vector<int> order;
-  for (std::size_t v = 0; v < reals_.size(); ++v) {
-    if (reals_[v].is_needed) order.push_back(static_cast<int>(v));
-  }
   lives_[0].born = -1;
   lives_[0].dies = std::max(lives_[0].dies, 0);
   lives_[z(model_.operators.back().output)].dies = steps;
+  const std::vector<int> same = join_replaced();
+  std::vector<int> order;
+  for (std::size_t v = 0; v < reals_.size(); ++v) {
+    if (reals_[v].is_needed && same[v] == static_cast<int>(v)) order.push_back(static_cast<int>(v));
+  }
   const auto size = [this](int value) { return up(reals_[z(value)].size() + LINE_FLOATS, LINE_FLOATS); };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return size(a) > size(b); });
   std::vector<int> placed;
@@ -152,6 +167,7 @@ void Forms::place(int steps) {
     arena_floats_ = std::max(arena_floats_, at + size(value));
     placed.push_back(value);
   }
+  for (std::size_t v = 0; v < reals_.size(); ++v) reals_[v].offset = reals_[z(same[v])].offset;
 }
 
 }  // namespace ftbnn

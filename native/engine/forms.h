@@ -9,6 +9,7 @@
 // convolutions alone read it: they take runs of channels from where the map took them.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "engine/model.h"
@@ -19,6 +20,9 @@ namespace ftbnn {
 // Zeros around an image.
 struct Border {
   int top = 0, left = 0, rows = 0, columns = 0;  // rows and columns: of all, the image included
+  bool operator==(const Border& other) const {
+    return top == other.top && left == other.left && rows == other.rows && columns == other.columns;
+  }
 };
 
 struct RealForm {
@@ -75,6 +79,8 @@ class Forms {
   // The number of the form that holds the source's codes; with a threshold, those of the value itself.
   int read_codes(int value, const float* threshold, const Border& border);
   void write(int value);
+  // The value may be written where another lies, position by position as that is read, if nobody reads that later.
+  void may_replace(int value, int other) { replaces_.push_back({value, other}); }
   bool is_read(int value) const { return real(value).is_needed; }
 
   const RealForm& real(int value) const { return reals_[static_cast<std::size_t>(value)]; }
@@ -88,7 +94,7 @@ class Forms {
   void keep_thresholds();
   std::uint64_t threshold_bytes() const;
 
-  // Gives every form its place: two real forms share memory if one is dead before the other is born.
+  // Gives every form its place: two real forms share memory if one is dead before the other is born, or replaces it.
   void place(int steps);
   std::uint64_t arena_floats() const { return arena_floats_; }
   std::uint64_t code_words() const { return code_words_; }
@@ -99,6 +105,8 @@ class Forms {
   };
 
   void touch(int value);
+  // The value whose place each value takes, its own mostly; lives are joined.
+  std::vector<int> join_replaced();
   void widen(Border& border, const Border& wanted) const;
 
   const Model& model_;
@@ -106,6 +114,7 @@ class Forms {
   std::vector<Source> sources_;
   std::vector<RealForm> reals_;
   std::vector<Life> lives_;
+  std::vector<std::pair<int, int>> replaces_;  // from the last step to the first
   std::vector<CodeForm> codes_;
   std::vector<std::vector<int>> packed_;
   std::vector<std::vector<float>> thresholds_;

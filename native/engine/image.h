@@ -26,6 +26,7 @@ struct Memory {
 class Image {
  public:
   static constexpr int PIECES_PER_THREAD = 4;
+  static constexpr std::size_t BAND_BYTES = std::size_t{1} << 19;  // of an output, half of the L2 cache to tune for
 
   // Without a pool the calling thread does all. scratch: plan.scratch_bytes() for each thread.
   Image(const Model& model, const Plan& plan, Memory& memory, std::uint8_t* scratch, ThreadPool* pool)
@@ -71,14 +72,16 @@ class Image {
     parallel(pieces, [&](int k, int worker) { body(rows * k / pieces, rows * (k + 1) / pieces, worker); });
   }
 
-  // body(panel, first row, last row, worker) for pieces of an output of so many panels.
+  // body(panel, first row, last row, worker) for pieces of an output of so many panels: all panels of some rows, which
+  // stay in the cache meanwhile, then those of the next rows.
   template <typename Body>
-  void for_panels(int panels, int rows, const Body& body) {
+  void for_panels(int panels, int rows, std::size_t row_bytes, const Body& body) {
     const int wanted = threads() > 1 ? PIECES_PER_THREAD * threads() : 1;
-    const int cuts = std::min(rows, (wanted + panels - 1) / panels);
+    const int bands = static_cast<int>(z(rows) * row_bytes / BAND_BYTES) + 1;
+    const int cuts = std::min(rows, std::max(bands, (wanted + panels - 1) / panels));
     parallel(panels * cuts, [&](int task, int worker) {
-      const int cut = task % cuts;
-      body(task / cuts, rows * cut / cuts, rows * (cut + 1) / cuts, worker);
+      const int cut = task / panels;
+      body(task % panels, rows * cut / cuts, rows * (cut + 1) / cuts, worker);
     });
   }
 

@@ -74,6 +74,7 @@ const BConvKernels reference_bconv = {
     [](const BConvShape&) { return true; }, [](const BConvShape&) { return Sizes{}; },
     [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) -> std::unique_ptr<BConv> {
       return std::make_unique<ReferenceBConv>(shape, layout, weights);
-    }};
+    },
+    false};
 
 }  // namespace ftbnn

@@ -58,7 +58,9 @@ BinaryConv::BinaryConv(const BatchShape& shape, bool zero_one, const float* weig
   const BConvShape bconv{shape, zero_one};
   const std::vector<std::uint64_t> words = pack_weights(shape, weight, tail, packing_rows(shape, usable), team);
   const auto suits = [&](const BConvKernels& kernels) { return kernels.suits(bconv); };
-  conv_ = bconv_table().best(usable, suits).kernels.make(bconv, layout_of(shape), words.data());
+  const BConvKernels& kernels = bconv_table().best(usable, suits).kernels;
+  conv_ = kernels.make(bconv, layout_of(shape), words.data());
+  panels_ = panels_of(kernels.panels(bconv));
 }
 
 void BinaryConv::run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares,
@@ -107,11 +109,10 @@ void BinaryConv::run_images(const std::uint64_t* codes, int images, std::int16_t
   call.end.shift = ZEROS;
   call.end.out_stride = z(s_.out);
   call.end.out_row = line;
-  const std::vector<Panel> panels = panels_of(s_.outs());
   for (call.first = 0; call.first < s_.oh; call.first += band) {
     call.last = std::min(s_.oh, call.first + band);
-    for (call.panel = 0; call.panel < static_cast<int>(panels.size()); ++call.panel) {
-      call.end.out = values + panels[z(call.panel)].first;
+    for (call.panel = 0; call.panel < static_cast<int>(panels_.size()); ++call.panel) {
+      call.end.out = values + panels_[z(call.panel)].first;
       conv_->run(call);
     }
     for (int image = 0; image < images; ++image) {

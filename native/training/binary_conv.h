@@ -30,6 +30,7 @@ class BinaryConv {
   const BatchShape s_;
   const BlockKernels& rows_;
   std::unique_ptr<BConv> conv_;
+  std::vector<Panel> panels_;  // of its outputs
 };
 
 }  // namespace ftbnn::training

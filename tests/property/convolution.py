@@ -105,7 +105,7 @@ def cases(draw, most_inputs: int, most_outputs: int = 80) -> Case:
 class Ends:
     """The epilogue of a case: what goes in, and the whole arrays that results are parts of."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, *, joined: bool = False) -> None:
         rng = np.random.default_rng(case.seed + 1)
         channels, (first, last), columns = case.outputs, case.rows, case.size[1]
         if case.dyadic:
@@ -129,12 +129,13 @@ class Ends:
         self.numbers = {name: values.astype(np.float32) for name, values in numbers.items()}
         self.shortcut = shortcut.astype(np.float32)
         self.whole_out = np.full((last - first, columns + 1, channels + case.gap), GUARD)
-        self.whole_codes = np.full((last - first, columns + 1, case.panels + case.gap), CODE_GUARD)
+        panels = -(-channels // PANEL) if joined else case.panels  # of neighbouring channels, or of each group's
+        self.whole_codes = np.full((last - first, columns + 1, panels + case.gap), CODE_GUARD)
         self.out = self.whole_out[:, :columns, :channels]
-        self.codes = self.whole_codes[:, :columns, : case.panels]
+        self.codes = self.whole_codes[:, :columns, :panels]
         if case.shortcut == "out":
             self.out[...] = self.shortcut
-        self.case = case
+        self.case, self.joined = case, joined
 
     def given(self) -> dict:
         case = self.case
@@ -163,7 +164,16 @@ class Ends:
         return fresh.whole_out, fresh.whole_codes
 
     def results(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.whole_out, self.whole_codes
+        if not self.joined:
+            return self.whole_out, self.whole_codes
+        fresh = Ends(self.case)  # the same bits in panels of each group
+        signs = (self.codes[..., None] >> np.arange(PANEL, dtype=np.uint32) & 1).reshape(*self.codes.shape[:2], -1)
+        if self.case.codes:
+            assert not signs[..., self.case.outputs :].any()
+            fresh.codes[...] = panel_codes(signs[..., : self.case.outputs], self.case)
+        self.codes[...] = CODE_GUARD
+        assert (self.whole_codes == CODE_GUARD).all()
+        return self.whole_out, fresh.whole_codes
 
 
 def panel_codes(signs: np.ndarray, case: Case) -> np.ndarray:

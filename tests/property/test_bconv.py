@@ -15,6 +15,7 @@ from ftbnn import _native_tests as native
 
 native.trap_tiles()
 KERNELS = native.kernels("bconv")
+JOINED = [name for name in KERNELS if native.joins_groups(name)]
 TILES = [name for name in KERNELS if name.startswith("amx")]
 LEAST_POSITIONS = 16  # of an output, for tiles
 
@@ -64,7 +65,7 @@ class Problem:
         return convolve(values, [2 * weight - 1 for weight in self.weights], self.case)
 
     def run(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        case, ends = self.case, Ends(self.case)
+        case, ends = self.case, Ends(self.case, joined=name in JOINED)
         words = [packed(weight.transpose(0, 2, 3, 1)).ravel() for weight in self.weights]
         native.bconv(
             name,
@@ -189,7 +190,7 @@ def test_any_rows_give_the_whole(name):
     for first in range(11):
         for last in range(first + 1, 12):
             part = Problem(replace(case, first=first, last=last))
-            ends = Ends(part.case)
+            ends = Ends(part.case, joined=name in JOINED)
             ends.shortcut[...] = shortcut[first:last]
             words = np.concatenate([packed(weight.transpose(0, 2, 3, 1)).ravel() for weight in whole.weights])
             arguments = {"zero_one": False, "has_border": True, "end": ends.given()}

@@ -33,14 +33,13 @@ class BitStream {
 class BConvStep final : public FusedStep {
  public:
   BConvStep(const Operator& op, const Planning& planning)
-      : FusedStep(op, planning),
-        shape_(bconv_shape(op, planning.model)),
-        kernels_(bconv_table().best(planning.usable, [&](const BConvKernels& k) { return k.suits(shape_); }).kernels) {}
+      : BConvStep(op, planning, bconv_shape(op, planning.model), kernels_for(op, planning)) {}
 
   bool declare(Forms& forms) override {
     FusedStep::declare(forms);
     const Border border{shape_.ph, shape_.pw, shape_.rows(), shape_.columns()};
     codes_ = forms.read_codes(op_.inputs[0], op_.threshold, border);
+    if (op_.tail.shortcut >= 0) forms.may_replace(op_.output, op_.tail.shortcut);
     return true;
   }
 
@@ -74,22 +73,31 @@ class BConvStep final : public FusedStep {
         bconv_->arrange(first, last, codes, arranged, image.scratch(worker));
       });
     }
-    image.for_panels(panels(), out().h, [&](int panel, int first, int last, int worker) {
-      BConvCall call{};
-      call.codes = codes;
-      call.arranged = arranged;
-      call.images = 1;
-      call.panel = panel;
-      call.first = first;
-      call.last = last;
-      call.scratch = image.scratch(worker);
-      call.end = epilogue(image, panel, first);
-      bconv_->run(call);
-    });
+    image.for_panels(panels(), out().h, z(out().w) * z(out().c) * sizeof(float),
+                     [&](int panel, int first, int last, int worker) {
+                       BConvCall call{};
+                       call.codes = codes;
+                       call.arranged = arranged;
+                       call.images = 1;
+                       call.panel = panel;
+                       call.first = first;
+                       call.last = last;
+                       call.scratch = image.scratch(worker);
+                       call.end = epilogue(image, panel, first);
+                       bconv_->run(call);
+                     });
     finish(image);
   }
 
  private:
+  BConvStep(const Operator& op, const Planning& planning, const BConvShape& shape, const BConvKernels& kernels)
+      : FusedStep(op, planning, kernels.panels(shape)), shape_(shape), kernels_(kernels) {}
+
+  static const BConvKernels& kernels_for(const Operator& op, const Planning& planning) {
+    const BConvShape shape = bconv_shape(op, planning.model);
+    return bconv_table().best(planning.usable, [&](const BConvKernels& k) { return k.suits(shape); }).kernels;
+  }
+
   // Where each group's channels are among the bits of the input's codes.
   CodeLayout layout(const Forms& forms) const {
     const CodeForm& form = forms.code(codes_);

@@ -17,7 +17,7 @@ constexpr std::size_t MAX_BAND_FLOATS = std::size_t{1} << 20;
 class ConvStep final : public FusedStep {
  public:
   ConvStep(const Operator& op, const Planning& planning)
-      : FusedStep(op, planning),
+      : FusedStep(op, planning, {planning.model.values[z(op.output)].c, op.groups}),
         shape_(conv_shape(op, planning.model)),
         kernels_(conv_table().best(planning.usable, [&](const ConvKernels& k) { return k.suits(shape_); }).kernels),
         stem_shape_{shape_, op.weights, op.tail.scale, op.tail.shift, planning.pixel_scale, planning.pixel_shift},
@@ -82,9 +82,11 @@ class ConvStep final : public FusedStep {
         stem_->run({image.pixels(), first, last, scratch(image, worker), epilogue(image, 0, first)});
       });
     } else {
-      image.for_panels(panels(), out().h, [&](int panel, int first, int last, int worker) {
-        conv_->run({in, image.arranged(), panel, first, last, scratch(image, worker), epilogue(image, panel, first)});
-      });
+      image.for_panels(
+          panels(), out().h, z(out().w) * z(out().c) * sizeof(float), [&](int panel, int first, int last, int worker) {
+            conv_->run(
+                {in, image.arranged(), panel, first, last, scratch(image, worker), epilogue(image, panel, first)});
+          });
     }
     finish(image);
   }

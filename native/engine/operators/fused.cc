@@ -2,8 +2,8 @@
 
 namespace ftbnn {
 
-FusedStep::FusedStep(const Operator& op, const Planning& planning)
-    : Step(op, planning), panels_(panels_of(Groups{shape(op.output).c, op.groups})) {}
+FusedStep::FusedStep(const Operator& op, const Planning& planning, const Groups& panels)
+    : Step(op, planning), groups_(panels), panels_(panels_of(panels)) {}
 
 bool FusedStep::declare(Forms& forms) {
   if (op_.tail.shortcut >= 0) forms.read_real(op_.tail.shortcut);
@@ -15,7 +15,7 @@ bool FusedStep::declare(Forms& forms) {
 bool FusedStep::direct_codes(CodeForm& form, int number) {
   if (direct_ >= 0 || has_curve()) return false;
   direct_ = number;
-  form.channels = {out().c, op_.groups};
+  form.channels = groups_;
   return true;
 }
 

@@ -8,7 +8,8 @@ namespace ftbnn {
 
 class FusedStep : public Step {
  public:
-  FusedStep(const Operator& op, const Planning& planning);
+  // With output channels in panels of these groups.
+  FusedStep(const Operator& op, const Planning& planning, const Groups& panels);
 
   bool declare(Forms& forms) override;
   bool direct_codes(CodeForm& form, int number) override;
@@ -29,7 +30,8 @@ class FusedStep : public Step {
   enum Numbers { SCALE, SHIFT, LEFT, RIGHT, AFTER, THRESHOLD, COUNT };
   AlignedArray<float> by_panels(const float* from, float absent) const;
 
-  std::vector<Panel> panels_;
+  const Groups groups_;
+  const std::vector<Panel> panels_;
   AlignedArray<float> numbers_[COUNT];  // [panel][PANEL]; of AFTER and THRESHOLD none if there are none
   int direct_ = -1;                     // the coded form that it writes
 };

@@ -7,7 +7,8 @@ namespace {
 
 class PointwiseStep final : public FusedStep {
  public:
-  using FusedStep::FusedStep;
+  PointwiseStep(const Operator& op, const Planning& planning)
+      : FusedStep(op, planning, {planning.model.values[z(op.output)].c, 1}) {}
 
   bool declare(Forms& forms) override {
     FusedStep::declare(forms);

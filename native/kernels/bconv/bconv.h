@@ -82,6 +82,9 @@ struct BConvKernels {
   bool (*suits)(const BConvShape& shape);
   Sizes (*sizes)(const BConvShape& shape);  // at most
   std::unique_ptr<BConv> (*make)(const BConvShape& shape, const CodeLayout& layout, WeightWords weights);
+  bool joins_groups;  // its panels are neighbouring output channels whatever the groups; else each one group's
+
+  Groups panels(const ConvShape& shape) const { return {shape.out, joins_groups ? 1 : shape.groups}; }
 };
 
 const Table<BConvKernels>& bconv_table();

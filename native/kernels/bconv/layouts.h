@@ -19,10 +19,11 @@ BConvKernels by_words() {
   return {[](const BConvShape&) { return true; }, words_sizes,
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_words(shape, layout, weights, kernels);
-          }};
+          },
+          false};
 }
 
-bool suits_planes(const BConvShape& shape);
+bool suits_planes(const BConvShape& shape, const PlaneKernels& kernels);
 Sizes planes_sizes(const BConvShape& shape, const PlaneKernels& kernels);
 std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
                                       const PlaneKernels& kernels);
@@ -30,10 +31,12 @@ std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout&
 // Positions in lanes (planes.cc).
 template <const PlaneKernels& kernels>
 BConvKernels by_planes() {
-  return {suits_planes, [](const BConvShape& shape) { return planes_sizes(shape, kernels); },
+  return {[](const BConvShape& shape) { return suits_planes(shape, kernels); },
+          [](const BConvShape& shape) { return planes_sizes(shape, kernels); },
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_planes(shape, layout, weights, kernels);
-          }};
+          },
+          true};
 }
 
 bool suits_tiles(const BConvShape& shape);
@@ -44,9 +47,11 @@ std::unique_ptr<BConv> make_by_tiles(const BConvShape& shape, const CodeLayout& 
 // Products of bytes in tile registers (tiles.cc).
 template <const TileKernels& kernels>
 BConvKernels by_tiles() {
-  return {suits_tiles, tiles_sizes, [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
+  return {suits_tiles, tiles_sizes,
+          [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_tiles(shape, layout, weights, kernels);
-          }};
+          },
+          false};
 }
 
 }  // namespace ftbnn

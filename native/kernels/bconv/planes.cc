@@ -11,7 +11,7 @@ namespace ftbnn {
 
 namespace {
 
-constexpr std::size_t MOST_SUM = 65535;  // sums are kept in 16 bits
+constexpr std::size_t MOST_SUM = 32767;  // sums are kept in 16 bits
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
@@ -44,14 +44,21 @@ struct Group {
   std::vector<std::uint32_t> offsets;  // of each step: [tap][chunk]
 };
 
+// Channels of a panel that are one group's.
+struct Piece {
+  int group, first, channels;  // the first: of the panel's
+  std::size_t weights_at;
+};
+
 struct PanelPlan {
-  Panel panel;
-  std::size_t weights_at, base_at;
+  int channels;
+  std::vector<Piece> pieces;
+  std::size_t base_at;
 };
 
 // Sums of a panel's block, or a row of codes with the counts of its columns.
 std::size_t planes_scratch(const BConvShape& s, const PlaneKernels& kernels) {
-  const std::size_t sums = z(PANEL) * z(kernels.block) * sizeof(std::uint16_t) + CACHE_LINE;
+  const std::size_t sums = z(PANEL) * z(kernels.block) * sizeof(std::int16_t) + CACHE_LINE;
   const std::size_t row = z(s.columns()) * (words_of(s.ins().largest()) * sizeof(std::uint64_t) + sizeof(std::int32_t));
   return round_up(std::max(sums, row), CACHE_LINE);
 }
@@ -64,7 +71,7 @@ class PlanesBConv final : public BConv {
     lay_out(weights);
   }
 
-  std::size_t arranged_bytes() const override { return arranged_ + ones_ * sizeof(std::int32_t); }
+  std::size_t arranged_bytes() const override { return arranged_ + ones_ * sizeof(std::int16_t); }
   std::size_t scratch_bytes() const override { return planes_scratch(s_, kernels_); }
   bool arranges() const override { return true; }
 
@@ -73,40 +80,29 @@ class PlanesBConv final : public BConv {
     auto* gathered = static_cast<std::uint64_t*>(scratch);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].is_copy) continue;
-      for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) spread_row(g, row, codes, arranged, gathered);
+      for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row)
+        spread_row(g, row, codes, arranged, gathered);
       if (s_.zero_one) count_ones(g, first, last, codes, arranged, gathered);
     }
   }
 
   void run(const BConvCall& call) const override {
     const PanelPlan& plan = panels_[z(call.panel)];
-    const Group& group = groups_[z(plan.panel.group)];
-    const std::size_t columns = group.planes.columns, width = z(s_.ow), block = z(kernels_.block);
-    auto* sums = static_cast<std::uint16_t*>(call.scratch);
-    CountBlock count{nullptr,
-                     group.offsets.data(),
-                     weights_.data() + plan.weights_at,
-                     static_cast<int>(group.offsets.size()),
-                     plan.panel.channels,
-                     s_.zero_one,
-                     sums};
+    const std::size_t columns = groups_.front().planes.columns, width = z(s_.ow), block = z(kernels_.block);
+    auto* sums = static_cast<std::int16_t*>(call.scratch);
     FinishPlanes finish{};
     finish.sums_stride = block;
-    finish.channels = plan.panel.channels;
-    finish.zero_one = s_.zero_one;
+    finish.channels = plan.channels;
     for (int image = 0; image < call.images; ++image) {
       const char* arranged = static_cast<const char*>(call.arranged) + z(image) * call.arranged_image;
-      const auto* codes = reinterpret_cast<const std::uint8_t*>(arranged) + group.codes_at;
-      const auto* ones = reinterpret_cast<const std::int32_t*>(arranged + arranged_) + group.ones_at;
       Epilogue row = call.end;
       if (row.out != nullptr) row.out += z(image) * call.out_image;
       const std::size_t start = z(call.first) * columns, end = z(call.last - 1) * columns + width;
       std::size_t y = z(call.first);
       for (std::size_t at = start; at < end; at += block) {
-        count.codes = codes + at;
-        kernels_.count(count);
-        // The rows that have positions in the block.
         const std::size_t stop = std::min(at + block, end);
+        for (const Piece& piece : plan.pieces) count(piece, arranged, at, static_cast<int>(stop - at), sums);
+        // The rows that have positions in the block.
         for (std::size_t p = at; p < stop;) {
           const std::size_t x = p - y * columns;
           const std::size_t last = std::min(stop - y * columns, width);
@@ -114,7 +110,6 @@ class PlanesBConv final : public BConv {
             finish.sums = sums + (p - at);
             finish.width = static_cast<int>(last - x);
             finish.border = columns_.of.data() + x;
-            finish.ones = s_.zero_one ? ones + y * width + x : nullptr;
             if (!s_.zero_one) {
               finish.base = bases_.data() + plan.base_at + z(rows_.of[y]) * columns_.count() * PANEL;
             }
@@ -134,6 +129,20 @@ class PlanesBConv final : public BConv {
   }
 
  private:
+  void count(const Piece& piece, const char* arranged, std::size_t at, int positions, std::int16_t* sums) const {
+    const Group& group = groups_[z(piece.group)];
+    CountBlock block{};
+    block.codes = reinterpret_cast<const std::uint8_t*>(arranged) + group.codes_at + at;
+    block.offsets = group.offsets.data();
+    block.weights = weights_.data() + piece.weights_at;
+    block.steps = static_cast<int>(group.offsets.size());
+    block.channels = piece.channels;
+    block.positions = positions;
+    if (s_.zero_one) block.ones = reinterpret_cast<const std::int16_t*>(arranged + arranged_) + group.ones_at + at;
+    block.sums = sums + z(piece.first) * z(kernels_.block);
+    kernels_.count(block);
+  }
+
   void place_codes() {
     const Groups ins = s_.ins();
     for (int g = 0; g < s_.groups; ++g) {
@@ -141,8 +150,7 @@ class PlanesBConv final : public BConv {
       const Planes& planes = group.planes;
       for (int t = 0; t < s_.taps(); ++t) {
         for (int k = 0; k < planes.chunks; ++k) {
-          group.offsets.push_back(
-              static_cast<std::uint32_t>(z(k) * planes.plane() + planes.at(t / s_.kw, t % s_.kw)));
+          group.offsets.push_back(static_cast<std::uint32_t>(z(k) * planes.plane() + planes.at(t / s_.kw, t % s_.kw)));
         }
       }
       for (const int other : {0, g - 1, g - s_.groups / 2}) {
@@ -153,7 +161,7 @@ class PlanesBConv final : public BConv {
       }
       if (!group.is_copy) {
         arranged_ += planes.bytes();
-        if (s_.zero_one) ones_ += s_.positions();
+        if (s_.zero_one) ones_ += round_up(z(s_.oh) * planes.columns + MOST_BLOCK, CACHE_LINE);
       }
       groups_.push_back(std::move(group));
     }
@@ -163,38 +171,51 @@ class PlanesBConv final : public BConv {
     rows_ = BorderClasses(s_.oh, s_.sh, s_.kh, s_.ph, s_.h);
     columns_ = BorderClasses(s_.ow, s_.sw, s_.kw, s_.pw, s_.w);
     const std::size_t classes = rows_.count() * columns_.count();
-    std::size_t weights = 0, bases = 0, widest = 0;
-    for (const Panel& panel : panels_of(s_.outs())) {
-      const Group& group = groups_[z(panel.group)];
-      panels_.push_back({panel, weights, bases});
-      weights += round_up(kernels_.pack(nullptr, panel.channels, static_cast<int>(group.offsets.size()), nullptr),
-                          CACHE_LINE);
+    std::size_t weights = 0, bases = 0;
+    for (const Panel& panel : panels_of(Groups{s_.out, 1})) {
+      PanelPlan plan{panel.channels, {}, bases};
+      for (int c = 0; c < panel.channels;) {
+        const Groups outs = s_.outs();
+        const int g = std::min((panel.first + c) / (s_.out / s_.groups), s_.groups - 1);
+        const int channels = std::min(panel.channels - c, outs.first(g) + outs.size(g) - panel.first - c);
+        plan.pieces.push_back({g, c, channels, weights});
+        weights += round_up(kernels_.pack(nullptr, channels, static_cast<int>(groups_[z(g)].offsets.size()), nullptr),
+                            CACHE_LINE);
+        c += channels;
+      }
       bases += s_.zero_one ? 0 : classes * PANEL;
-      widest = std::max(widest, words_of(s_.ins().size(panel.group)));
+      panels_.push_back(std::move(plan));
     }
     weights_ = AlignedArray<std::uint8_t>(weights);
-    bases_ = AlignedArray<std::int32_t>(bases);
-    AlignedArray<std::uint64_t> plain(z(s_.taps()) * widest * PANEL);  // [tap][word][PANEL] of one panel
+    bases_ = AlignedArray<float>(bases);
+    std::vector<std::int32_t> whole(classes * PANEL);
+    std::vector<std::uint8_t> chunks;
+    std::vector<std::uint64_t> plain;  // [tap][word][PANEL] of a piece
     for (const PanelPlan& plan : panels_) {
-      const Group& group = groups_[z(plan.panel.group)];
-      const int inputs = s_.ins().size(plan.panel.group), steps = static_cast<int>(group.offsets.size());
-      const std::size_t words = words_of(inputs), size = z(s_.taps()) * words;
-      std::vector<std::uint8_t> chunks(z(plan.panel.channels) * z(steps));
-      std::fill_n(plain.data(), size * PANEL, 0);
-      for (int o = 0; o < plan.panel.channels; ++o, from += size) {
-        for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
-        for (int t = 0; t < s_.taps(); ++t) {
-          for (int k = 0; k < group.planes.chunks; ++k) {
-            const int bit = k * kernels_.chunk;
-            const std::uint64_t value = from[z(t) * words + z(bit / 64)] >> bit % 64;
-            chunks[z(o) * z(steps) + z(t * group.planes.chunks + k)] =
-                static_cast<std::uint8_t>(value & ((1U << kernels_.chunk) - 1));
+      for (const Piece& piece : plan.pieces) {
+        const Group& group = groups_[z(piece.group)];
+        const int inputs = s_.ins().size(piece.group), steps = static_cast<int>(group.offsets.size());
+        const std::size_t words = words_of(inputs), size = z(s_.taps()) * words;
+        chunks.assign(z(piece.channels) * z(steps), 0);
+        plain.assign(size * PANEL, 0);
+        for (int o = 0; o < piece.channels; ++o, from += size) {
+          for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
+          for (int t = 0; t < s_.taps(); ++t) {
+            for (int k = 0; k < group.planes.chunks; ++k) {
+              const int bit = k * kernels_.chunk;
+              const std::uint64_t value = from[z(t) * words + z(bit / 64)] >> bit % 64;
+              chunks[z(o) * z(steps) + z(t * group.planes.chunks + k)] =
+                  static_cast<std::uint8_t>(value & ((1U << kernels_.chunk) - 1));
+            }
           }
         }
-      }
-      kernels_.pack(chunks.data(), plan.panel.channels, steps, weights_.data() + plan.weights_at);
-      if (!s_.zero_one) {
-        border_bases(plain.data(), inputs, s_.kh, s_.kw, rows_.kinds, columns_.kinds, bases_.data() + plan.base_at);
+        kernels_.pack(chunks.data(), piece.channels, steps, weights_.data() + piece.weights_at);
+        if (s_.zero_one) continue;
+        border_bases(plain.data(), inputs, s_.kh, s_.kw, rows_.kinds, columns_.kinds, whole.data());
+        for (std::size_t k = 0; k < classes; ++k) {
+          std::copy_n(whole.data() + k * PANEL, piece.channels,
+                      bases_.data() + plan.base_at + k * PANEL + z(piece.first));
+        }
       }
     }
   }
@@ -224,7 +245,7 @@ class PlanesBConv final : public BConv {
   void count_ones(std::size_t g, int first, int last, const Codes& codes, void* arranged,
                   std::uint64_t* gathered) const {
     const std::size_t words = words_of(s_.ins().size(static_cast<int>(g))), columns = z(s_.columns());
-    auto* ones = reinterpret_cast<std::int32_t*>(static_cast<char*>(arranged) + arranged_) + groups_[g].ones_at;
+    auto* ones = reinterpret_cast<std::int16_t*>(static_cast<char*>(arranged) + arranged_) + groups_[g].ones_at;
     auto* counts = reinterpret_cast<std::int32_t*>(gathered + columns * words);
     for (int y = first; y < last; ++y) {
       std::fill_n(counts, columns, 0);
@@ -237,7 +258,7 @@ class PlanesBConv final : public BConv {
       for (int x = 0; x < s_.ow; ++x) {
         std::int32_t sum = 0;
         for (int kx = 0; kx < s_.kw; ++kx) sum += counts[x * s_.sw + kx];
-        ones[z(y) * z(s_.ow) + z(x)] = sum;
+        ones[z(y) * groups_[g].planes.columns + z(x)] = static_cast<std::int16_t>(sum);
       }
     }
   }
@@ -252,23 +273,26 @@ class PlanesBConv final : public BConv {
   std::size_t arranged_ = 0, ones_ = 0;
   AlignedArray<std::uint8_t> weights_;
   BorderClasses rows_, columns_;
-  AlignedArray<std::int32_t> bases_;  // [panel][row class][column class][PANEL]
+  AlignedArray<float> bases_;  // [panel][row class][column class][PANEL]
 };
 
 }  // namespace
 
-bool suits_planes(const BConvShape& s) { return z(s.ins().largest()) * z(s.taps()) <= MOST_SUM; }
+bool suits_planes(const BConvShape& s, const PlaneKernels& kernels) {
+  return s.ins().largest() <= kernels.widest && z(s.ins().largest()) * z(s.taps()) <= MOST_SUM;
+}
 
 Sizes planes_sizes(const BConvShape& s, const PlaneKernels& kernels) {
   const Planes planes(s, s.ins().largest(), kernels.chunk);
   const int steps = planes.chunks * s.taps();
   const auto classes = [](int out, int kernel) { return static_cast<std::uint64_t>(std::min(out, 2 * kernel + 1)); };
-  const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(std::int32_t);
-  const std::uint64_t weights = kernels.pack(nullptr, PANEL, steps, nullptr) + CACHE_LINE;
-  const std::uint64_t ones = s.zero_one ? z(s.groups) * s.positions() * sizeof(std::int32_t) : 0;
+  const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
+  const std::uint64_t weights = kernels.pack(nullptr, PANEL, steps, nullptr);
+  const std::uint64_t windows = round_up(z(s.oh) * planes.columns + MOST_BLOCK, CACHE_LINE) * sizeof(std::int16_t);
   const std::uint64_t offsets = z(s.groups) * z(steps) * sizeof(std::uint32_t);
-  return {panel_count(s.outs()) * (weights + bases) + offsets, z(s.groups) * planes.bytes() + ones,
-          planes_scratch(s, kernels)};
+  const std::uint64_t panels = panel_count({s.out, 1}), pieces = panels + z(s.groups);
+  return {panels * (weights + bases) + pieces * CACHE_LINE + offsets,
+          z(s.groups) * (planes.bytes() + (s.zero_one ? windows : 0)), planes_scratch(s, kernels)};
 }
 
 std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

@@ -2,6 +2,8 @@
 // vpshufb looks up 32 positions. Two operations, vpshufb and vpaddb, for 128 products.
 #include "kernels/bconv/planes.h"
 
+#include <climits>
+
 #include "kernels/epilogue/epilogue__avx2.h"
 
 namespace ftbnn {
@@ -40,7 +42,7 @@ std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8
   return static_cast<std::size_t>(channels) * static_cast<std::size_t>(steps);
 }
 
-inline void widen(__m256i bytes, bool adds, std::uint16_t* to) {
+inline void widen(__m256i bytes, bool adds, std::int16_t* to) {
   __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(bytes));
   __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(bytes, 1));
   auto* at = reinterpret_cast<__m256i*>(to);
@@ -53,39 +55,56 @@ inline void widen(__m256i bytes, bool adds, std::uint16_t* to) {
 }
 
 // A function of its own, and sums that pass through an empty instruction: or GCC spills them.
-template <int Rows>
+template <int Rows, int Vectors>
 __attribute__((noinline)) void count_rows(const std::uint8_t* codes, const std::uint32_t* offsets,
                                           const std::uint8_t* weights, int steps, const std::uint8_t* table,
-                                          std::uint16_t* sums) {
+                                          std::int16_t* sums) {
   for (int start = 0; start < steps; start += SEGMENT) {
     const int end = start + SEGMENT < steps ? start + SEGMENT : steps;
-    __m256i acc[Rows][2];
+    __m256i acc[Rows][Vectors];
 #pragma GCC unroll 6
-    for (int r = 0; r < Rows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_si256();
+    for (int r = 0; r < Rows; ++r) {
+      for (int v = 0; v < Vectors; ++v) acc[r][v] = _mm256_setzero_si256();
+    }
     for (int k = start; k < end; ++k, weights += Rows) {
       const auto* in = reinterpret_cast<const __m256i*>(codes + offsets[k]);
-      const __m256i a0 = _mm256_loadu_si256(in), a1 = _mm256_loadu_si256(in + 1);
+      __m256i a[Vectors];
+      for (int v = 0; v < Vectors; ++v) a[v] = _mm256_loadu_si256(in + v);
 #pragma GCC unroll 6
       for (int r = 0; r < Rows; ++r) {
         const __m256i counts =
             _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table + weights[r])));
-        acc[r][0] = _mm256_add_epi8(acc[r][0], _mm256_shuffle_epi8(counts, a0));
-        acc[r][1] = _mm256_add_epi8(acc[r][1], _mm256_shuffle_epi8(counts, a1));
-        __asm__("" : "+x"(acc[r][0]), "+x"(acc[r][1]));
+        for (int v = 0; v < Vectors; ++v) {
+          acc[r][v] = _mm256_add_epi8(acc[r][v], _mm256_shuffle_epi8(counts, a[v]));
+          __asm__("" : "+x"(acc[r][v]));
+        }
       }
     }
 #pragma GCC unroll 6
     for (int r = 0; r < Rows; ++r) {
-      widen(acc[r][0], start > 0, sums + r * BLOCK);
-      widen(acc[r][1], start > 0, sums + r * BLOCK + 32);
+      for (int v = 0; v < Vectors; ++v) widen(acc[r][v], start > 0, sums + r * BLOCK + 32 * v);
     }
   }
 }
 
-void count(const CountBlock& block) {
-  static constexpr decltype(&count_rows<1>) kernels[ROWS] = {count_rows<1>, count_rows<2>, count_rows<3>,
-                                                             count_rows<4>, count_rows<5>, count_rows<6>};
-  const std::uint8_t* table = tables.of[block.zero_one ? 1 : 0][0];
+// 2 * pop - ones, for codes {0, 1}.
+void settle(const CountBlock& block) {
+  for (int c = 0; c < block.channels; ++c) {
+    for (int x = 0; x < block.positions; x += 16) {
+      auto* at = reinterpret_cast<__m256i*>(block.sums + c * BLOCK + x);
+      const __m256i pop = _mm256_load_si256(at);
+      const __m256i ones = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block.ones + x));
+      _mm256_store_si256(at, _mm256_sub_epi16(_mm256_add_epi16(pop, pop), ones));
+    }
+  }
+}
+
+template <int Vectors>
+void count_block(const CountBlock& block) {
+  static constexpr decltype(&count_rows<1, 1>) kernels[ROWS] = {count_rows<1, Vectors>, count_rows<2, Vectors>,
+                                                                count_rows<3, Vectors>, count_rows<4, Vectors>,
+                                                                count_rows<5, Vectors>, count_rows<6, Vectors>};
+  const std::uint8_t* table = tables.of[block.ones != nullptr ? 1 : 0][0];
   const std::uint8_t* weights = block.weights;
   const int parts = (block.channels + ROWS - 1) / ROWS;
   for (int part = 0, first = 0; part < parts; ++part) {
@@ -94,6 +113,11 @@ void count(const CountBlock& block) {
     weights += static_cast<std::size_t>(rows) * static_cast<std::size_t>(block.steps);
     first += rows;
   }
+}
+
+void count(const CountBlock& block) {
+  block.positions > BLOCK / 2 ? count_block<2>(block) : count_block<1>(block);
+  if (block.ones != nullptr) settle(block);
 }
 
 // Eight words become eight times eight bytes of one channel, low and high nibbles apart.
@@ -155,46 +179,43 @@ inline void transpose(__m128i (&v)[8]) {
   }
 }
 
+// Counts of `Positions` positions to sums, then the epilogue.
+template <bool ZeroOne, int Positions>
+inline void finish_some(const FinishPlanes& row, int first, int x, const __m128i* counts) {
+  const __m256 two = _mm256_set1_ps(2);
+  __m256 y[Positions];
+#pragma GCC unroll 8
+  for (int p = 0; p < Positions; ++p) {
+    y[p] = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(counts[p]));
+    if (!ZeroOne) y[p] = _mm256_fnmadd_ps(two, y[p], _mm256_loadu_ps(row.base + row.border[x + p] * PANEL + first));
+  }
+  ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
+}
+
 template <bool ZeroOne>
 void finish_planes(const FinishPlanes& row) {
   for (int x = 0; x < row.width; x += 8) {
     for (int first = 0; first < row.channels; first += LANES) {
       __m128i counts[8];
       for (int c = 0; c < 8; ++c) {
-        const std::uint16_t* from = row.sums + static_cast<std::size_t>(first + c) * row.sums_stride + x;
+        const std::int16_t* from = row.sums + static_cast<std::size_t>(first + c) * row.sums_stride + x;
         counts[c] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
       }
       transpose(counts);
-      __m256 y[8];
-      const int positions = row.width - x < 8 ? row.width - x : 8;
-      for (int p = 0; p < positions; ++p) {
-        const __m256i count = _mm256_cvtepu16_epi32(counts[p]), twice = _mm256_add_epi32(count, count);
-        __m256i sum;
-        if (ZeroOne) {
-          sum = _mm256_sub_epi32(twice, _mm256_set1_epi32(row.ones[x + p]));
-        } else {
-          const std::int32_t* base = row.base + row.border[x + p] * PANEL + first;
-          sum = _mm256_sub_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(base)), twice);
-        }
-        y[p] = _mm256_cvtepi32_ps(sum);
-      }
-      if (positions == 8) {
-        ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
-        continue;
-      }
-      for (int p = 0; p < positions; ++p) {
-        __m256 one[1] = {y[p]};
-        ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x + p), one);
+      if (row.width - x >= 8) {
+        finish_some<ZeroOne, 8>(row, first, x, counts);
+      } else {
+        for (int p = 0; x + p < row.width; ++p) finish_some<ZeroOne, 1>(row, first, x + p, counts + p);
       }
     }
   }
 }
 
-void finish(const FinishPlanes& row) { row.zero_one ? finish_planes<true>(row) : finish_planes<false>(row); }
+void finish(const FinishPlanes& row) { row.base == nullptr ? finish_planes<true>(row) : finish_planes<false>(row); }
 
 }  // namespace
 
 extern const PlaneKernels planes__avx2;
-const PlaneKernels planes__avx2 = {CHUNK, BLOCK, ROWS, pack, spread, count, finish};
+const PlaneKernels planes__avx2 = {INT_MAX, CHUNK, BLOCK, pack, spread, count, finish};
 
 }  // namespace ftbnn

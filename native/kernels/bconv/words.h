@@ -1,6 +1,8 @@
 // Binary convolution by counting bits in words of 64: how the ISAs' files see it, one output row and panel at a time.
 //
-//   pop[x][o] = sum over ky, kx, k of  popcount(code[ky][x * stride + kx][k] OP w[ky][kx][k][o])
+// Of each kernel row, the taps of a window are neighbouring bits: a *run* of words, from any byte on, of whose last
+// word a mask says which bits are the window's.
+//   pop[x][o] = sum over ky, k of  popcount((run[ky][x][k] OP w[ky][k][o]) & mask[k])
 //   OP is xor for codes {-1, +1}:  acc = base[border[x]][o] - 2 * pop
 //   OP is and for codes {0, 1}:    acc = 2 * pop - ones[x]
 //
@@ -15,12 +17,13 @@
 namespace ftbnn {
 
 struct BConvRow {
-  const std::uint64_t* in;       // [rows][row_stride], positions of `words` words
-  std::size_t row_stride;        // words from one input row to the next
-  const std::uint64_t* weights;  // [kh][kw][words][PANEL]
-  int words, kh, kw, stride;
-  int width;     // output positions
-  int channels;  // output channels of this panel, 1 to PANEL
+  const std::uint8_t* in;        // [kh][row_stride] bytes, the first run of each
+  std::size_t row_stride, step;  // bytes from one input row to the next, from one output to the next
+  const std::uint64_t* weights;  // [kh][run][PANEL]
+  int kh, run;
+  std::uint64_t mask;  // of the last word of a run
+  int width;           // output positions
+  int channels;        // output channels of this panel, 1 to PANEL
   bool zero_one;
   const std::int32_t* base;    // [classes][PANEL], for codes {-1, +1}; past `channels` anything
   const std::uint8_t* border;  // [width], the class of each output column
@@ -28,18 +31,10 @@ struct BConvRow {
   Epilogue end;
 };
 
-// ones[x] = sum over ky, kx, k of popcount(in[ky][x * stride + kx][k])
-struct OnesRow {
-  const std::uint64_t* in;  // as in BConvRow
-  std::size_t row_stride;
-  int words, kh, kw, stride, width;
-  std::int32_t* columns;  // room for (width - 1) * stride + kw numbers
-  std::int32_t* ones;
-};
-
 struct WordKernels {
   void (*row)(const BConvRow&);
-  void (*ones)(const OnesRow&);
+  // The ones of each position of `words` words.
+  void (*ones)(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones);
 };
 
 }  // namespace ftbnn

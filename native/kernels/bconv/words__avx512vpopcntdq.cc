@@ -1,6 +1,9 @@
 // A lane is an output channel, a tile some positions of the row, so sums never cross lanes and the epilogue starts
 // from registers.
 #include "kernels/bconv/words.h"
+
+#include <type_traits>
+
 #include "kernels/epilogue/epilogue__avx512.h"
 
 namespace ftbnn {
@@ -10,37 +13,55 @@ namespace {
 // Rows are 7, 14, 28, 56 or 112 wide in most networks, so the largest tiles leave no tail there.
 constexpr int BIT_TILE = 7;  // x 2 vectors of 8 words: half a panel
 
-// Half a panel at a time leaves registers to spare, so that loads run ahead.
-// Step, where not 0, is stride * words as a constant.
-template <bool ZeroOne, int Step, int Positions>
+typedef long long Unaligned __attribute__((aligned(1), may_alias));
+
+// Half a panel at a time leaves registers to spare, so that loads run ahead; of that one vector or both.
+// Step, where not 0, is that of the row as a constant.
+template <bool ZeroOne, int Step, int Positions, int Vectors>
 void bconv_half(const BConvRow& row, int x, int half) {
-  const std::size_t step = Step != 0 ? Step : static_cast<std::size_t>(row.stride) * row.words;
-  const std::size_t run = static_cast<std::size_t>(row.kw) * row.words;
-  __m512i pop[Positions][2];
+  const std::size_t step = Step != 0 ? Step : row.step;
+  __m512i pop[Positions][Vectors];
 #pragma GCC unroll 16
-  for (int p = 0; p < Positions; ++p) pop[p][0] = pop[p][1] = _mm512_setzero_si512();
+  for (int p = 0; p < Positions; ++p) {
+    for (int v = 0; v < Vectors; ++v) pop[p][v] = _mm512_setzero_si512();
+  }
   const std::uint64_t* w = row.weights + half * LANES;
+  const __m512i mask = _mm512_set1_epi64(static_cast<long long>(row.mask));
+  const bool is_whole = row.mask == ~std::uint64_t{0} || ZeroOne;  // weights are 0 behind the window
   for (int ky = 0; ky < row.kh; ++ky) {
-    const std::uint64_t* in = row.in + ky * row.row_stride + x * step;
-    for (std::size_t k = 0; k < run; ++k, ++in, w += PANEL) {
+    const std::uint8_t* in = row.in + ky * row.row_stride + x * step;
+    const auto count = [&](auto is_masked) {
       // Or GCC carries words from turn to turn in general registers, from where a broadcast is one more operation.
       __asm__("" : "+r"(in));
-      const __m512i weights[2] = {_mm512_load_si512(w), _mm512_load_si512(w + 8)};
+      __m512i weights[Vectors];
+      for (int v = 0; v < Vectors; ++v) weights[v] = _mm512_load_si512(w + 8 * v);
 #pragma GCC unroll 16
       for (int p = 0; p < Positions; ++p) {
-        const __m512i word = _mm512_set1_epi64(static_cast<long long>(in[p * step]));
-        for (int v = 0; v < 2; ++v) {
-          const __m512i hits = ZeroOne ? _mm512_and_si512(word, weights[v]) : _mm512_xor_si512(word, weights[v]);
+        const __m512i word = _mm512_set1_epi64(*reinterpret_cast<const Unaligned*>(in + p * step));
+        for (int v = 0; v < Vectors; ++v) {
+          __m512i hits;
+          if (ZeroOne) {
+            hits = _mm512_and_si512(word, weights[v]);
+          } else if (is_masked) {
+            hits = _mm512_ternarylogic_epi64(word, weights[v], mask, 0x28);  // (a ^ b) & c
+          } else {
+            hits = _mm512_xor_si512(word, weights[v]);
+          }
           pop[p][v] = _mm512_add_epi64(pop[p][v], _mm512_popcnt_epi64(hits));
         }
       }
-    }
+      in += sizeof(std::uint64_t);
+      w += PANEL;
+    };
+    const int whole = is_whole ? row.run : row.run - 1;
+    for (int k = 0; k < whole; ++k) count(std::false_type{});
+    if (!is_whole) count(std::true_type{});
   }
   const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
   __m512 acc[Positions];
 #pragma GCC unroll 16
   for (int p = 0; p < Positions; ++p) {
-    const __m512i count = _mm512_permutex2var_epi32(pop[p][0], even, pop[p][1]);
+    const __m512i count = _mm512_permutex2var_epi32(pop[p][0], even, pop[p][Vectors - 1]);
     const __m512i twice = _mm512_add_epi32(count, count);
     __m512i sum;
     if (ZeroOne) {
@@ -56,8 +77,10 @@ void bconv_half(const BConvRow& row, int x, int half) {
 
 template <bool ZeroOne, int Step, int Positions>
 void bconv_tile(const BConvRow& row, int x) {
-  bconv_half<ZeroOne, Step, Positions>(row, x, 0);
-  if (row.channels > LANES) bconv_half<ZeroOne, Step, Positions>(row, x, 1);
+  for (int half = 0, left = row.channels; left > 0; ++half, left -= LANES) {
+    left > 8 ? bconv_half<ZeroOne, Step, Positions, 2>(row, x, half)
+             : bconv_half<ZeroOne, Step, Positions, 1>(row, x, half);
+  }
 }
 
 // Cuts the row into as few tiles as it takes, of nearly equal sizes; tiles[n - 1] does n positions.
@@ -82,19 +105,15 @@ void bconv_row(const BConvRow& row) {
 
 template <bool ZeroOne>
 void bconv_row(const BConvRow& row) {
-  switch (row.stride * row.words) {
-    case 1:
-      return bconv_row<ZeroOne, 1>(row);
-    case 2:
-      return bconv_row<ZeroOne, 2>(row);
-    case 3:
-      return bconv_row<ZeroOne, 3>(row);
-    case 4:
-      return bconv_row<ZeroOne, 4>(row);
-    case 5:
-      return bconv_row<ZeroOne, 5>(row);
+  switch (row.step) {
     case 8:
       return bconv_row<ZeroOne, 8>(row);
+    case 16:
+      return bconv_row<ZeroOne, 16>(row);
+    case 32:
+      return bconv_row<ZeroOne, 32>(row);
+    case 64:
+      return bconv_row<ZeroOne, 64>(row);
     default:
       return bconv_row<ZeroOne, 0>(row);
   }
@@ -102,32 +121,11 @@ void bconv_row(const BConvRow& row) {
 
 void row(const BConvRow& row) { row.zero_one ? bconv_row<true>(row) : bconv_row<false>(row); }
 
-void ones(const OnesRow& row) {
-  const int columns = (row.width - 1) * row.stride + row.kw;
-  if (row.words == 1) {
-    for (int x = 0; x < columns; x += 8) {
-      const __mmask8 lanes = columns - x >= 8 ? 0xff : static_cast<__mmask8>((1U << (columns - x)) - 1);
-      __m512i sum = _mm512_setzero_si512();
-      for (int ky = 0; ky < row.kh; ++ky) {
-        const __m512i words = _mm512_maskz_loadu_epi64(lanes, row.in + ky * row.row_stride + x);
-        sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64(words));
-      }
-      _mm256_mask_storeu_epi32(row.columns + x, lanes, _mm512_maskz_cvtepi64_epi32(0xff, sum));
-    }
-  } else {
-    for (int x = 0; x < columns; ++x) {
-      long long sum = 0;
-      for (int ky = 0; ky < row.kh; ++ky) {
-        const std::uint64_t* in = row.in + ky * row.row_stride + static_cast<std::size_t>(x) * row.words;
-        for (int k = 0; k < row.words; ++k) sum += __builtin_popcountll(in[k]);
-      }
-      row.columns[x] = static_cast<std::int32_t>(sum);
-    }
-  }
-  for (int x = 0; x < row.width; ++x) {
-    std::int32_t sum = 0;
-    for (int kx = 0; kx < row.kw; ++kx) sum += row.columns[x * row.stride + kx];
-    row.ones[x] = sum;
+void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
+  for (int x = 0; x < positions; ++x) {
+    long long sum = 0;
+    for (std::size_t k = 0; k < words; ++k) sum += __builtin_popcountll(*codes++);
+    ones[x] = static_cast<std::int32_t>(sum);
   }
 }
 

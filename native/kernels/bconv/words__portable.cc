@@ -1,5 +1,8 @@
 // For any CPU: plain loops over channels that the compiler turns into the vectors of its baseline (SSE2, NEON).
 #include "kernels/bconv/words.h"
+
+#include <cstring>
+
 #include "kernels/epilogue/epilogue__portable.h"
 
 namespace ftbnn {
@@ -46,7 +49,6 @@ inline void count_one(std::uint64_t in, const std::uint64_t* w, std::uint64_t* b
 template <bool ZeroOne>
 void bconv_row(const BConvRow& row) {
   constexpr std::uint64_t even = 0x00ff00ff00ff00ff;
-  const int run = row.kw * row.words;
   for (int x = 0; x < row.width; ++x) {
     std::int32_t pop[PANEL] = {};
     std::uint64_t in[BLOCK], bytes[PANEL] = {};
@@ -66,10 +68,11 @@ void bconv_row(const BConvRow& row) {
       filled = 0;
     };
     for (int ky = 0; ky < row.kh; ++ky) {
-      const std::uint64_t* line = row.in + ky * row.row_stride + static_cast<std::size_t>(x) * row.stride * row.words;
-      for (int k = 0; k < run; ++k) {
-        in[filled++] = line[k];
-        if (filled == BLOCK) flush();
+      const std::uint8_t* line = row.in + ky * row.row_stride + static_cast<std::size_t>(x) * row.step;
+      for (int k = 0; k < row.run; ++k) {
+        std::memcpy(in + filled, line + k * sizeof(std::uint64_t), sizeof(std::uint64_t));
+        if (k + 1 == row.run) in[filled] &= row.mask;  // weights are 0 there
+        if (++filled == BLOCK) flush();
       }
     }
     flush();
@@ -94,18 +97,10 @@ int popcount(std::uint64_t word) {
   return static_cast<int>(word * 0x0101010101010101 >> 56);
 }
 
-void ones(const OnesRow& row) {
-  const int columns = (row.width - 1) * row.stride + row.kw;
-  for (int x = 0; x < columns; ++x) {
-    row.columns[x] = 0;
-    for (int ky = 0; ky < row.kh; ++ky) {
-      const std::uint64_t* in = row.in + ky * row.row_stride + static_cast<std::size_t>(x) * row.words;
-      for (int k = 0; k < row.words; ++k) row.columns[x] += popcount(in[k]);
-    }
-  }
-  for (int x = 0; x < row.width; ++x) {
-    row.ones[x] = 0;
-    for (int kx = 0; kx < row.kw; ++kx) row.ones[x] += row.columns[x * row.stride + kx];
+void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
+  for (int x = 0; x < positions; ++x) {
+    ones[x] = 0;
+    for (std::size_t k = 0; k < words; ++k) ones[x] += popcount(*codes++);
   }
 }
 

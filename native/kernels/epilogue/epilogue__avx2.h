@@ -93,12 +93,16 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
     const __m256 threshold = end.threshold != nullptr ? _mm256_loadu_ps(end.threshold + first) : zero;
     const std::size_t stride = end.codes_stride;
     std::uint32_t* codes = end.codes + x * stride;
-    const __m256 exists = _mm256_castsi256_ps(lanes);
+    const unsigned exists = full ? 0xff : (1U << (channels - first)) - 1;
 #pragma GCC unroll 8
     for (int p = 0; p < Positions; ++p) {
-      const __m256 above = _mm256_and_ps(exists, _mm256_cmp_ps(y[p], threshold, _CMP_GT_OQ));
-      const std::uint32_t signs = static_cast<std::uint32_t>(_mm256_movemask_ps(above));
-      codes[p * stride] = first == 0 ? signs : codes[p * stride] | signs << first;
+      const __m256 above = _mm256_cmp_ps(y[p], threshold, _CMP_GT_OQ);
+      const std::uint32_t signs = static_cast<std::uint32_t>(_mm256_movemask_ps(above)) & exists;
+      if (first == 0) {
+        codes[p * stride] = signs;
+      } else {
+        reinterpret_cast<std::uint8_t*>(codes + p * stride)[first / LANES] = static_cast<std::uint8_t>(signs);
+      }
     }
   }
 }

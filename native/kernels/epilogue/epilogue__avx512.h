@@ -17,6 +17,7 @@ inline __mmask16 first_lanes(int count) { return count >= LANES ? 0xffff : stati
 // branch serves them all and they stay in registers (which they do only if GCC is told to unroll).
 template <int Positions>
 inline void finish(const Epilogue& end, int channels, int first, std::size_t x, __m512 (&y)[Positions]) {
+  const bool full = channels - first >= LANES;
   const __mmask16 lanes = first_lanes(channels - first);
   const __m512 zero = _mm512_setzero_ps();
   const __m512 scale = _mm512_loadu_ps(end.scale + first), shift = _mm512_loadu_ps(end.shift + first);
@@ -27,7 +28,8 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
     const float* shortcut = end.shortcut + x * stride + first;
 #pragma GCC unroll 16
     for (int p = 0; p < Positions; ++p) {
-      y[p] = _mm512_add_ps(y[p], _mm512_maskz_loadu_ps(lanes, shortcut + p * stride));
+      const float* from = shortcut + p * stride;
+      y[p] = _mm512_add_ps(y[p], full ? _mm512_loadu_ps(from) : _mm512_maskz_loadu_ps(lanes, from));
     }
   }
   if (end.act == Act::relu) {
@@ -63,8 +65,13 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
   if (end.out != nullptr) {
     const std::size_t stride = end.out_stride;
     float* out = end.out + x * stride + first;
+    if (full) {  // masked stores are slow
 #pragma GCC unroll 16
-    for (int p = 0; p < Positions; ++p) _mm512_mask_storeu_ps(out + p * stride, lanes, y[p]);
+      for (int p = 0; p < Positions; ++p) _mm512_storeu_ps(out + p * stride, y[p]);
+    } else {
+#pragma GCC unroll 16
+      for (int p = 0; p < Positions; ++p) _mm512_mask_storeu_ps(out + p * stride, lanes, y[p]);
+    }
   }
   if (end.codes != nullptr) {
     const __m512 threshold = end.threshold != nullptr ? _mm512_loadu_ps(end.threshold + first) : zero;
@@ -73,7 +80,11 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
 #pragma GCC unroll 16
     for (int p = 0; p < Positions; ++p) {
       const std::uint32_t signs = _mm512_mask_cmp_ps_mask(lanes, y[p], threshold, _CMP_GT_OQ);
-      codes[p * stride] = first == 0 ? signs : codes[p * stride] | signs << LANES;
+      if (first == 0) {
+        codes[p * stride] = signs;
+      } else {
+        reinterpret_cast<std::uint16_t*>(codes + p * stride)[1] = static_cast<std::uint16_t>(signs);
+      }
     }
   }
 }

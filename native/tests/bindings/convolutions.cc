@@ -122,7 +122,7 @@ void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& cod
   Guarded arranged(made->arranged_bytes()), scratch(made->scratch_bytes());
   if (name != "reference") check_sizes(kernels.sizes(s), made->arranged_bytes(), made->scratch_bytes());
   in_pieces(*made, s.oh, [&](int first, int last) { made->arrange(first, last, in, arranged.data(), scratch.data()); });
-  const Ends ends(end, s.outs(), rows[1] - rows[0], s.ow);
+  const Ends ends(end, kernels.panels(s), rows[1] - rows[0], s.ow);
   for (int panel = 0; panel < static_cast<int>(ends.panels().size()); ++panel) {
     BConvCall call{};
     call.codes = in;
@@ -170,6 +170,7 @@ void bind_convolutions(nb::module_& m) {
   m.def("conv", &conv, "name"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "channels"_a,
         "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "rows"_a, "end"_a,
         "Real convolution of output rows [first, last) by a kernel, or by the reference.");
+  m.def("joins_groups", [](const std::string& name) { return kernels_named(bconv_table(), name).joins_groups; });
   m.def("bconv", &bconv, "name"_a, "codes"_a.noconvert(), "bits"_a, "runs"_a, "inputs"_a, "weights"_a.noconvert(),
         nb::kw_only(), "channels"_a, "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "zero_one"_a,
         "has_border"_a, "rows"_a, "end"_a,
