@@ -243,7 +243,7 @@ Features usable_features() { return usable_features(""); }
 
 Features usable_features(const std::string& name) {
   const Isa& isa = isa_named(name);
-  return (cpu_features() | feature::emulated_tiles) & (isa.needs | isa.more);
+  return ((cpu_features() | feature::emulated_tiles) & (isa.needs | isa.more)) | feature::other_rounding;
 }
 
 void pretend(Features features) { pretended |= features; }

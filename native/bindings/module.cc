@@ -43,18 +43,21 @@ std::vector<std::string> engine_isas() {
   return found;
 }
 
+// A row's name without that of its layout.
+std::string isa_of(const std::string& row) { return row.substr(0, row.find(' ')); }
+
 nb::dict capabilities() {
   const Features usable = usable_features();
   nb::dict kernels, training, all;
-  kernels["conv"] = conv_table().best(usable).name;
-  kernels["bconv"] = bconv_table().best(usable).name;
-  kernels["stem"] = stem_table().best(usable).name;
-  kernels["between"] = between_table().best(usable).name;
-  kernels["block"] = block_table().best(usable).name;
-  kernels["norm"] = norm_table().best(usable).name;
-  kernels["pool"] = pool_table().best(usable).name;
-  kernels["gradients"] = grad_table().best(usable).name;
-  kernels["byte_gradients"] = byte_grad_table().best(usable).name;
+  kernels["conv"] = isa_of(conv_table().best(usable).name);
+  kernels["bconv"] = isa_of(bconv_table().best(usable).name);
+  kernels["stem"] = isa_of(stem_table().best(usable).name);
+  kernels["between"] = isa_of(between_table().best(usable).name);
+  kernels["block"] = isa_of(block_table().best(usable).name);
+  kernels["norm"] = isa_of(norm_table().best(usable).name);
+  kernels["pool"] = isa_of(pool_table().best(usable).name);
+  kernels["gradients"] = isa_of(grad_table().best(usable).name);
+  kernels["byte_gradients"] = isa_of(byte_grad_table().best(usable).name);
   const auto has_own = [&](const auto& table) { return table.best(usable).needs != PORTABLE; };
   training["faster"] = has_own(grad_table());
   training["bytes"] = has_own(byte_grad_table());

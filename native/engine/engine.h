@@ -18,8 +18,8 @@ using Interrupt = std::function<void()>;
 
 class Engine {
  public:
-  // isa: as FTBNN_ISA names it; "" for the one in use.
-  Engine(Model model, int threads, const Limits& limits = {}, const std::string& isa = "");
+  // isa: as FTBNN_ISA names it; "" for the one in use. exact: only kernels that sum floats in the plain order.
+  Engine(Model model, int threads, const Limits& limits = {}, const std::string& isa = "", bool exact = false);
   ~Engine();
 
   const Model& model() const { return model_; }

@@ -71,7 +71,8 @@ class ReferenceBConv final : public BConv {
 }  // namespace
 
 const BConvKernels reference_bconv = {
-    [](const BConvShape&) { return true; }, [](const BConvShape&) { return Sizes{}; },
+    [](const BConvShape&) { return true; }, [](const BConvShape&) { return true; },
+    [](const BConvShape&) { return Sizes{}; },
     [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) -> std::unique_ptr<BConv> {
       return std::make_unique<ReferenceBConv>(shape, layout, weights);
     },

@@ -62,7 +62,7 @@ class ReferenceConv final : public Conv {
 
 }  // namespace
 
-const ConvKernels reference_conv = {[](const ConvShape&) { return true; }, [](const ConvShape&) { return Sizes{}; },
+const ConvKernels reference_conv = {1, [](const ConvShape&) { return true; }, [](const ConvShape&) { return Sizes{}; },
                                     [](const ConvShape& shape, const float* weights) -> std::unique_ptr<Conv> {
                                       return std::make_unique<ReferenceConv>(shape, weights);
                                     }};

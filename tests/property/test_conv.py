@@ -9,8 +9,10 @@ from hypothesis import given, settings
 
 from ftbnn import _native_tests as native
 
-KERNELS = native.kernels("conv")
+FAST = [name for name in native.kernels("conv") if "winograd" in name]  # sums in another order, of stems alone
+KERNELS = [name for name in native.kernels("conv") if name not in FAST]
 every_kernel = pytest.mark.parametrize("name", KERNELS)
+fast_kernel = pytest.mark.parametrize("name", FAST)
 thorough = settings(max_examples=100, deadline=None)
 
 
@@ -88,3 +90,54 @@ def test_any_rows_give_the_whole(name):
             flat = np.concatenate([weight.ravel() for weight in whole.weights])
             native.conv(name, whole.image, flat, **part.case.geometry(), end=ends.given())
             assert_same(ends.results(), (out[first:last], codes[first:last]))
+
+
+def stem(case: Case) -> Case:
+    """The case as a stem: a large window, stride 2, few channels."""
+    lot = np.random.default_rng(case.seed)
+    kernel = int(lot.integers(7, 9)), int(lot.integers(7, 9))
+    padding = int(lot.integers(0, kernel[0])), int(lot.integers(0, kernel[1]))
+    sides = {"h": 30 + case.h, "w": 30 + case.w}
+    last = int(lot.integers(1, 12))
+    return replace(
+        case,
+        inputs=1 + case.inputs % 4,
+        groups=1,
+        kernel=kernel,
+        stride=(2, 2),
+        padding=padding,
+        extra=(0, 0),
+        first=int(lot.integers(0, last)),
+        last=last,
+        **sides,
+    )
+
+
+@fast_kernel
+@given(case=cases(20))
+@thorough
+def test_stems_in_fewer_products_differ_by_rounding(name, case):
+    """Of the magnitude of what is summed; the epilogue is compared where that leaves signs and codes alone."""
+    case = replace(stem(case), after=False, threshold=False, shortcut="none", out=True)
+    problem = Problem(case, integers=False)
+    (out, codes), (want, right) = problem.run(name), problem.run("reference")
+    magnitude = convolve(np.abs(problem.image), [np.abs(w) for w in problem.weights], case)
+    numbers = Ends(case).numbers
+    slopes = np.maximum(1, np.maximum(np.abs(numbers["left"]), np.abs(numbers["right"])))
+    bound = 32 * HALF_UNIT * slopes * (np.abs(numbers["scale"]) * magnitude + np.abs(numbers["shift"]))
+    inside = np.s_[:, : case.size[1], : case.outputs]
+    assert (np.abs(out - want)[inside] <= bound).all()
+    assert (np.delete(out, np.s_[: case.outputs], 2) == np.delete(want, np.s_[: case.outputs], 2)).all()  # guards
+    if case.codes and (np.abs(want[inside]) > bound).all():
+        assert (codes == right).all()
+
+
+@fast_kernel
+def test_any_rows_of_a_stem_give_the_whole(name):
+    case = Case(3, 40, 31, 29, kernel=(7, 7), stride=(2, 2), padding=(3, 3), dyadic=False)
+    whole = Problem(case, integers=False)
+    out, codes = whole.run(name)
+    for first in range(0, 16, 2):
+        for last in range(first + 1, 17, 3):
+            part = Problem(replace(case, first=first, last=last), integers=False)
+            assert_same(part.run(name), (out[first:last], codes[first:last]))

@@ -33,7 +33,8 @@ class ConvStep final : public FusedStep {
     const std::size_t row = z(out().w) * z(out().c);
     const auto fitting = static_cast<int>(BAND_FLOATS / row);
     const int rows = shape(pool->op().output).h;
-    const int band = std::clamp((fitting - w.kh) / w.sh + 1, 1, rows);
+    int band = std::clamp((fitting - w.kh) / w.sh + 1, 1, rows);
+    if (band * w.sh > kernels_.rows) band -= band * w.sh % kernels_.rows / w.sh;
     const std::size_t floats = z(std::min(out().h, (band - 1) * w.sh + w.kh)) * row;
     if (floats > MAX_BAND_FLOATS) return false;
     pool_ = pool;
@@ -85,7 +86,7 @@ class ConvStep final : public FusedStep {
       image.for_panels(
           panels(), out().h, z(out().w) * z(out().c) * sizeof(float), [&](int panel, int first, int last, int worker) {
             conv_->run(
-                {in, image.arranged(), panel, first, last, scratch(image, worker), epilogue(image, panel, first)});
+                {in, image.arranged(), panel, 1, first, last, scratch(image, worker), epilogue(image, panel, first)});
           });
     }
     finish(image);
@@ -114,8 +115,8 @@ class ConvStep final : public FusedStep {
         [&](int first, int last, int worker) {
           auto* band = static_cast<float*>(image.scratch(worker));
           int start = 0, done = 0;  // rows of the convolution in the band
-          for (int y = first; y < last; y += band_) {
-            const int end = std::min(y + band_, last);
+          for (int y = first, end; y < last; y = end) {
+            end = end_of_band(y, last);
             const int top = std::max(y * w.sh - w.ph, 0), bottom = std::min((end - 1) * w.sh - w.ph + w.kh, out().h);
             if (done > top) {
               std::memmove(band, band + z(top - start) * line, z(done - top) * line * sizeof(float));
@@ -134,6 +135,16 @@ class ConvStep final : public FusedStep {
         BANDS_PER_THREAD);
   }
 
+  // Where the kernel has made whole rows together, if there is such a place.
+  int end_of_band(int y, int last) const {
+    const Window& w = pool_->op().window;
+    const int most = std::min(y + band_, last);
+    for (int end = most; end > y; --end) {
+      if (((end - 1) * w.sh - w.ph + w.kh) % kernels_.rows == 0) return end;
+    }
+    return most;
+  }
+
   void convolve_band(Image& image, const RealImage& in, int first, int last, float* to, int worker) const {
     const auto into_band = [&](int number) {
       Epilogue end = epilogue(image, number, first);
@@ -145,8 +156,9 @@ class ConvStep final : public FusedStep {
     if (is_integer(image)) {
       return stem_->run({image.pixels(), first, last, scratch(image, worker), into_band(0)});
     }
-    for (int number = 0; number < panels(); ++number) {
-      conv_->run({in, image.arranged(), number, first, last, scratch(image, worker), into_band(number)});
+    const int together = shape_.groups == 1 ? panels() : 1;
+    for (int number = 0; number < panels(); number += together) {
+      conv_->run({in, image.arranged(), number, together, first, last, scratch(image, worker), into_band(number)});
     }
   }
 

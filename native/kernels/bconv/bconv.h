@@ -79,7 +79,8 @@ class BConv {
 };
 
 struct BConvKernels {
-  bool (*suits)(const BConvShape& shape);
+  bool (*can)(const BConvShape& shape);     // do it at all
+  bool (*suits)(const BConvShape& shape);   // do it, and faster than the rows behind
   Sizes (*sizes)(const BConvShape& shape);  // at most
   std::unique_ptr<BConv> (*make)(const BConvShape& shape, const CodeLayout& layout, WeightWords weights);
   bool joins_groups;  // its panels are neighbouring output channels whatever the groups; else each one group's

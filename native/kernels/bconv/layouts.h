@@ -16,14 +16,14 @@ std::unique_ptr<BConv> make_by_words(const BConvShape& shape, const CodeLayout& 
 // Counting bits in words (words.cc).
 template <const WordKernels& kernels>
 BConvKernels by_words() {
-  return {[](const BConvShape&) { return true; }, words_sizes,
+  return {[](const BConvShape&) { return true; }, [](const BConvShape&) { return true; }, words_sizes,
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_words(shape, layout, weights, kernels);
           },
           false};
 }
 
-bool suits_planes(const BConvShape& shape, const PlaneKernels& kernels);
+bool can_planes(const BConvShape& shape);
 Sizes planes_sizes(const BConvShape& shape, const PlaneKernels& kernels);
 std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
                                       const PlaneKernels& kernels);
@@ -31,7 +31,8 @@ std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout&
 // Positions in lanes (planes.cc).
 template <const PlaneKernels& kernels>
 BConvKernels by_planes() {
-  return {[](const BConvShape& shape) { return suits_planes(shape, kernels); },
+  return {can_planes,
+          [](const BConvShape& shape) { return can_planes(shape) && shape.ins().largest() <= kernels.widest; },
           [](const BConvShape& shape) { return planes_sizes(shape, kernels); },
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_planes(shape, layout, weights, kernels);
@@ -47,7 +48,7 @@ std::unique_ptr<BConv> make_by_tiles(const BConvShape& shape, const CodeLayout& 
 // Products of bytes in tile registers (tiles.cc).
 template <const TileKernels& kernels>
 BConvKernels by_tiles() {
-  return {suits_tiles, tiles_sizes,
+  return {suits_tiles, suits_tiles, tiles_sizes,
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_tiles(shape, layout, weights, kernels);
           },

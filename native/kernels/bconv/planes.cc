@@ -278,9 +278,7 @@ class PlanesBConv final : public BConv {
 
 }  // namespace
 
-bool suits_planes(const BConvShape& s, const PlaneKernels& kernels) {
-  return s.ins().largest() <= kernels.widest && z(s.ins().largest()) * z(s.taps()) <= MOST_SUM;
-}
+bool can_planes(const BConvShape& s) { return z(s.ins().largest()) * z(s.taps()) <= MOST_SUM; }
 
 Sizes planes_sizes(const BConvShape& s, const PlaneKernels& kernels) {
   const Planes planes(s, s.ins().largest(), kernels.chunk);

@@ -20,13 +20,13 @@ struct RealImage {
   bool has_border;  // zeros all around, as far as windows reach: it may be read in place
 };
 
-// One panel's output rows [first, last).
+// Output rows [first, last) of one panel; where there is one group, of several.
 struct ConvCall {
   RealImage image;
   const void* arranged;
-  int panel, first, last;
+  int panel, panels, first, last;
   void* scratch;  // the caller's own, on a cache line
-  Epilogue end;   // of row `first`
+  Epilogue end;   // of row `first` of the first panel; those of the next follow (of_panel)
 };
 
 class Conv {
@@ -45,6 +45,7 @@ class Conv {
 };
 
 struct ConvKernels {
+  int rows;  // of the output that are made at a time, counted from the first
   bool (*suits)(const ConvShape& shape);
   Sizes (*sizes)(const ConvShape& shape);  // at most
   // Weights are [out][in of a group][kh][kw]. An image of one group may come with a border.

@@ -44,7 +44,17 @@ class PanelsConv final : public Conv {
   }
 
   void run(const ConvCall& call) const override {
-    const PanelPlan& plan = panels_[z(call.panel)];
+    for (int n = 0; n < call.panels; ++n) run_panel(call, call.panel + n, of_panel(call.end, n));
+  }
+
+ private:
+  struct PanelPlan {
+    Panel panel;
+    std::size_t weights_at;
+  };
+
+  void run_panel(const ConvCall& call, int panel, const Epilogue& end) const {
+    const PanelPlan& plan = panels_[z(panel)];
     ConvRow row{};
     row.channels_in = s_.ins().size(plan.panel.group);
     row.kh = s_.kh;
@@ -61,18 +71,12 @@ class PanelsConv final : public Conv {
       row.row_stride = call.image.row;
       first = call.image.at - z(s_.ph) * call.image.row - z(s_.pw) * z(s_.in);
     }
-    row.end = call.end;
+    row.end = end;
     for (int y = call.first; y < call.last; ++y, next_row(row.end)) {
       row.in = first + z(y * s_.sh) * row.row_stride;
       kernels_.row(row);
     }
   }
-
- private:
-  struct PanelPlan {
-    Panel panel;
-    std::size_t weights_at;
-  };
 
   void gather_row(int row, const RealImage& image, void* arranged) const {
     const int line = row - s_.ph;

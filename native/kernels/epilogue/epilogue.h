@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace ftbnn {
 
@@ -66,6 +67,17 @@ struct Epilogue {
   if (end.shortcut != nullptr) end.shortcut += end.shortcut_row;
   if (end.out != nullptr) end.out += end.out_row;
   if (end.codes != nullptr) end.codes += end.codes_row;
+}
+
+// To the n-th panel behind this one, of the same group.
+[[maybe_unused]] static inline Epilogue of_panel(Epilogue end, int n) {
+  const std::size_t channels = static_cast<std::size_t>(n) * PANEL;
+  for (const float** of : {&end.scale, &end.shift, &end.left, &end.right, &end.after, &end.threshold, &end.shortcut}) {
+    if (*of != nullptr) *of += channels;
+  }
+  if (end.out != nullptr) end.out += channels;
+  if (end.codes != nullptr) end.codes += n;
+  return end;
 }
 
 }  // namespace ftbnn

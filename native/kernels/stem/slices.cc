@@ -102,16 +102,6 @@ class SlicesStem final : public Stem {
   std::size_t classes() const { return rows_.count() * columns_.count(); }
   std::size_t row_bytes() const { return z(s_.columns()) * z(s_.in); }
 
-  static Epilogue of_panel(Epilogue end, int panel) {
-    const std::size_t channels = z(panel) * PANEL;
-    for (const float** of : {&end.left, &end.right, &end.after, &end.threshold, &end.shortcut}) {
-      if (*of != nullptr) *of += channels;
-    }
-    if (end.out != nullptr) end.out += channels;
-    if (end.codes != nullptr) end.codes += panel;
-    return end;
-  }
-
   void slice(const StemShape& s, int o, const float* weights, double unit) {
     for (int k = 0; k < s.in * s.taps(); ++k) {
       const int at = k % s.taps() * s.in + k / s.taps();  // in the patch: [tap][channel]

@@ -37,7 +37,7 @@ std::size_t step(const Array& array, int dimension) {
 
 // What tests may run: all that the CPU has, and emulated tiles.
 inline ftbnn::Features testable() {
-  const ftbnn::Features own = ftbnn::cpu_features();
+  const ftbnn::Features own = (ftbnn::cpu_features() | ftbnn::feature::other_rounding);
   return own | ((own & ftbnn::AVX512) == ftbnn::AVX512 ? ftbnn::feature::emulated_tiles : 0);
 }
 

@@ -65,6 +65,7 @@ void conv(const std::string& name, const Packed<float, -1, -1, -1>& image, const
       shape_of(extent(image, 0), extent(image, 1), extent(image, 2), channels, groups, kernel, stride, padding, size);
   require(weights.shape(0) * s.positions() == s.macs(), "weights must be [out][in of a group][kh][kw]");
   const ConvKernels& kernels = name == "reference" ? reference_conv : kernels_named(conv_table(), name);
+  require(kernels.suits(s), "this kernel does not do such a convolution");
   const std::unique_ptr<Conv> made = kernels.make(s, weights.data());
   // The image in the middle of its border.
   const auto columns = static_cast<std::size_t>(s.columns() * s.in);
@@ -80,7 +81,7 @@ void conv(const std::string& name, const Packed<float, -1, -1, -1>& image, const
   in_pieces(*made, s.oh, [&](int first, int last) { made->arrange(first, last, in, arranged.data()); });
   const Ends ends(end, s.outs(), rows[1] - rows[0], s.ow);
   for (int panel = 0; panel < static_cast<int>(ends.panels().size()); ++panel) {
-    made->run({in, arranged.data(), panel, rows[0], rows[1], scratch.data(), ends.at(panel)});
+    made->run({in, arranged.data(), panel, 1, rows[0], rows[1], scratch.data(), ends.at(panel)});
   }
   arranged.check();
   scratch.check();
@@ -108,7 +109,7 @@ void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& cod
     require(total == s.ins().size(g), "runs must have a group's channels");
   }
   const BConvKernels& kernels = name == "reference" ? reference_bconv : kernels_named(bconv_table(), name);
-  require(kernels.suits(s), "this kernel does not do such a convolution");
+  require(kernels.can(s), "this kernel does not do such a convolution");
   const std::unique_ptr<BConv> made = kernels.make(s, layout, weights.data());
   const std::size_t row = static_cast<std::size_t>(s.columns()) * layout.words;
   std::vector<std::uint64_t> bordered(static_cast<std::size_t>(s.rows()) * row);
