@@ -65,14 +65,20 @@ Plan::Plan(const Model& model, Features usable, const Limits& limits)
 }
 
 void Plan::absorb(const Model& model) {
-  const std::vector<int> readers = count_readers(model);
-  std::vector<int> reader(model.values.size(), -1);  // the last that takes it as an input
+  constexpr int none = -1, several = -2;
+  std::vector<int> reader(model.values.size(), none);  // the step that alone reads a value's numbers
   for (std::size_t k = 0; k < steps_.size(); ++k) {
-    for (const int input : model.operators[k].inputs) reader[z(input)] = static_cast<int>(k);
+    const Operator& op = model.operators[k];
+    if (op.tail.shortcut >= 0) reader[z(forms_.source(op.tail.shortcut).value)] = several;
+    if (!steps_[k]->reads_real()) continue;
+    for (const int input : op.inputs) {
+      int& known = reader[z(forms_.source(input).value)];
+      known = known == none ? static_cast<int>(k) : several;
+    }
   }
   for (std::size_t k = 0; k < steps_.size(); ++k) {
-    const int output = model.operators[k].output, only = reader[z(output)];
-    if (readers[z(output)] == 1 && only >= 0 && steps_[k]->absorb(*steps_[z(only)])) is_run_[z(only)] = false;
+    const int only = reader[z(model.operators[k].output)];
+    if (only >= 0 && steps_[k]->absorb(*steps_[z(only)])) is_run_[z(only)] = false;
   }
 }
 

@@ -30,7 +30,9 @@ class Step {
 
   const Operator& op() const { return op_; }
 
-  // Does the work of the only reader of its output too; false if it cannot.
+  // Whether it reads the numbers of its inputs, not their codes or their place alone.
+  virtual bool reads_real() const { return true; }
+  // Does the work of the only one that reads the numbers of its output too; false if it cannot.
   virtual bool absorb(Step& /*reader*/) { return false; }
   // Says which forms it reads and writes. False if there is nothing to do.
   virtual bool declare(Forms& forms) = 0;

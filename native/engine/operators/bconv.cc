@@ -2,6 +2,7 @@
 #include "kernels/bconv/bconv.h"
 #include "base/table.h"
 #include "engine/operators/conv.h"
+#include "engine/operators/pool.h"
 
 namespace ftbnn {
 
@@ -35,8 +36,22 @@ class BConvStep final : public FusedStep {
   BConvStep(const Operator& op, const Planning& planning)
       : BConvStep(op, planning, bconv_shape(op, planning.model), kernels_for(op, planning)) {}
 
+  bool reads_real() const override { return op_.threshold != nullptr; }
+
+  // A pool that alone reads the numbers of the output is done too, a few rows at a time.
+  bool absorb(Step& reader) override {
+    auto* pool = dynamic_cast<PoolStep*>(&reader);
+    if (pool == nullptr || has_curve() || !pool->covers_input() || !pool->plan_bands(1)) return false;
+    pool_ = pool;
+    return true;
+  }
+
   bool declare(Forms& forms) override {
     FusedStep::declare(forms);
+    if (pool_ != nullptr) {
+      forms.read_real(pool_->op().output);
+      forms.write(pool_->op().output);
+    }
     const Border border{shape_.ph, shape_.pw, shape_.rows(), shape_.columns()};
     codes_ = forms.read_codes(op_.inputs[0], op_.threshold, border);
     if (op_.tail.shortcut >= 0) forms.may_replace(op_.output, op_.tail.shortcut);
@@ -47,7 +62,8 @@ class BConvStep final : public FusedStep {
 
   Sizes sizes() const override {
     const Sizes numbers = FusedStep::sizes(), own = kernels_.sizes(shape_);
-    return {numbers.weights + own.weights, own.arranged, own.scratch, weight_words(shape_) * sizeof(std::uint64_t)};
+    return {numbers.weights + own.weights, own.arranged, band_bytes() + own.scratch,
+            weight_words(shape_) * sizeof(std::uint64_t)};
   }
 
   void prepare(const Forms& forms) override {
@@ -73,18 +89,10 @@ class BConvStep final : public FusedStep {
         bconv_->arrange(first, last, codes, arranged, image.scratch(worker));
       });
     }
+    if (pool_ != nullptr) return run_with_pool(image, codes);
     image.for_panels(panels(), out().h, z(out().w) * z(out().c) * sizeof(float),
                      [&](int panel, int first, int last, int worker) {
-                       BConvCall call{};
-                       call.codes = codes;
-                       call.arranged = arranged;
-                       call.images = 1;
-                       call.panel = panel;
-                       call.first = first;
-                       call.last = last;
-                       call.scratch = image.scratch(worker);
-                       call.end = epilogue(image, panel, first);
-                       bconv_->run(call);
+                       convolve(image, codes, panel, first, last, worker, epilogue(image, panel, first));
                      });
     finish(image);
   }
@@ -96,6 +104,35 @@ class BConvStep final : public FusedStep {
   static const BConvKernels& kernels_for(const Operator& op, const Planning& planning) {
     const BConvShape shape = bconv_shape(op, planning.model);
     return bconv_table().best(planning.usable, [&](const BConvKernels& k) { return k.suits(shape); }).kernels;
+  }
+
+  std::size_t band_bytes() const { return pool_ != nullptr ? pool_->band_bytes() : 0; }
+
+  void convolve(Image& image, const Codes& codes, int panel, int first, int last, int worker,
+                const Epilogue& end) const {
+    BConvCall call{};
+    call.codes = codes;
+    call.arranged = image.arranged();
+    call.images = 1;
+    call.panel = panel;
+    call.first = first;
+    call.last = last;
+    call.scratch = static_cast<char*>(image.scratch(worker)) + band_bytes();
+    call.end = end;
+    bconv_->run(call);
+  }
+
+  void run_with_pool(Image& image, const Codes& codes) const {
+    pool_->run_in_bands(image, [&](int first, int last, float* to, int worker, bool is_again) {
+      for (int number = 0; number < panels(); ++number) {
+        Epilogue end = epilogue(image, number, first);
+        end.out = to + panel(number).first;
+        end.out_stride = z(out().c);
+        end.out_row = z(out().w) * z(out().c);
+        if (is_again) end.codes = nullptr;  // somebody else writes them
+        convolve(image, codes, number, first, last, worker, end);
+      }
+    });
   }
 
   // Where each group's channels are among the bits of the input's codes.
@@ -139,6 +176,7 @@ class BConvStep final : public FusedStep {
   const BConvShape shape_;
   const BConvKernels& kernels_;
   int codes_ = -1;  // the form it reads
+  const PoolStep* pool_ = nullptr;
   std::unique_ptr<BConv> bconv_;
 };
 

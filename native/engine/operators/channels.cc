@@ -10,7 +10,11 @@ class ChannelsStep final : public Step {
  public:
   ChannelsStep(const Operator& op, const Planning& planning) : Step(op, planning) {
     planning.forms.set_map(op.output, op.map, op.inputs[0]);
+    is_carried_out_ = planning.forms.source(op.output).value == op.output;
   }
+
+  // Where it is a source's, its readers read that.
+  bool reads_real() const override { return is_carried_out_; }
 
   bool declare(Forms& forms) override {
     if (!forms.is_read(op_.output)) return false;
@@ -37,6 +41,7 @@ class ChannelsStep final : public Step {
   }
 
  private:
+  bool is_carried_out_ = false;
   std::vector<std::int32_t> map_;
 };
 

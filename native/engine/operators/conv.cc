@@ -1,18 +1,12 @@
 // conv and linear: real weights.
-#include <cstring>
-
-#include "base/table.h"
 #include "engine/operators/conv.h"
+#include "base/table.h"
 #include "engine/operators/pool.h"
 #include "kernels/conv/conv.h"
 
 namespace ftbnn {
 
 namespace {
-
-constexpr int BANDS_PER_THREAD = 2;
-constexpr std::size_t BAND_FLOATS = std::size_t{1} << 16;  // 256 KiB: a quarter of the smallest L2 cache to tune for
-constexpr std::size_t MAX_BAND_FLOATS = std::size_t{1} << 20;
 
 class ConvStep final : public FusedStep {
  public:
@@ -23,23 +17,15 @@ class ConvStep final : public FusedStep {
         stem_shape_{shape_, op.weights, op.tail.scale, op.tail.shift, planning.pixel_scale, planning.pixel_shift},
         stem_kernels_(
             stem_table().best(planning.usable, [&](const StemKernels& k) { return k.suits(stem_shape_); }).kernels),
+        has_one_reader_(planning.readers[z(op.output)] == 1),
         is_stem_(op.inputs[0] == 0 && planning.readers[0] == 1 && stem_kernels_.suits(stem_shape_)) {}
 
   // A pool that alone reads the output is done too, a few rows at a time.
   bool absorb(Step& reader) override {
     auto* pool = dynamic_cast<PoolStep*>(&reader);
-    if (pool == nullptr || has_curve()) return false;
-    const Window& w = pool->op().window;
-    const std::size_t row = z(out().w) * z(out().c);
-    const auto fitting = static_cast<int>(BAND_FLOATS / row);
-    const int rows = shape(pool->op().output).h;
-    int band = std::clamp((fitting - w.kh) / w.sh + 1, 1, rows);
-    if (band * w.sh > kernels_.rows) band -= band * w.sh % kernels_.rows / w.sh;
-    const std::size_t floats = z(std::min(out().h, (band - 1) * w.sh + w.kh)) * row;
-    if (floats > MAX_BAND_FLOATS) return false;
+    if (pool == nullptr || has_curve() || !has_one_reader_) return false;
+    if (!pool->plan_bands(kernels_.rows)) return false;
     pool_ = pool;
-    band_ = band;
-    band_floats_ = floats;
     return true;
   }
 
@@ -77,7 +63,11 @@ class ConvStep final : public FusedStep {
     if (conv_->arranges()) {
       image.for_rows(out().h, [&](int first, int last, int) { conv_->arrange(first, last, in, image.arranged()); });
     }
-    if (pool_ != nullptr) return run_with_pool(image, in);
+    if (pool_ != nullptr) {
+      return pool_->run_in_bands(image, [&](int first, int last, float* to, int worker, bool) {
+        convolve_band(image, in, first, last, to, worker);
+      });
+    }
     if (is_integer(image)) {
       image.for_rows(out().h, [&](int first, int last, int worker) {
         stem_->run({image.pixels(), first, last, scratch(image, worker), epilogue(image, 0, first)});
@@ -93,7 +83,7 @@ class ConvStep final : public FusedStep {
   }
 
  private:
-  std::size_t band_bytes() const { return round_up(band_floats_ * sizeof(float), CACHE_LINE); }
+  std::size_t band_bytes() const { return pool_ != nullptr ? pool_->band_bytes() : 0; }
   void* scratch(const Image& image, int worker) const {
     return static_cast<char*>(image.scratch(worker)) + band_bytes();
   }
@@ -101,48 +91,6 @@ class ConvStep final : public FusedStep {
 
   RealImage input(const Image& image) const {
     return {image.real(op_.inputs[0], 0, 0), image.forms().real(op_.inputs[0]).row(), reads_in_place(shape_)};
-  }
-
-  // Bands of the pool's rows: the convolution's rows that they need go to memory that stays in the cache, those that
-  // the next rows need again are moved up, and at the seam of two pieces both make them.
-  void run_with_pool(Image& image, const RealImage& in) const {
-    const int output = pool_->op().output;
-    const Window& w = pool_->op().window;
-    const std::size_t line = z(out().w) * z(out().c);
-    image.clear_border(output);
-    image.for_rows(
-        shape(output).h,
-        [&](int first, int last, int worker) {
-          auto* band = static_cast<float*>(image.scratch(worker));
-          int start = 0, done = 0;  // rows of the convolution in the band
-          for (int y = first, end; y < last; y = end) {
-            end = end_of_band(y, last);
-            const int top = std::max(y * w.sh - w.ph, 0), bottom = std::min((end - 1) * w.sh - w.ph + w.kh, out().h);
-            if (done > top) {
-              std::memmove(band, band + z(top - start) * line, z(done - top) * line * sizeof(float));
-            } else {
-              done = top;
-            }
-            start = top;
-            if (done < bottom) convolve_band(image, in, done, bottom, band + z(done - start) * line, worker);
-            done = std::max(done, bottom);
-            for (int r = y; r < end; ++r) {
-              pool_->pool_row(image, r, band, start, line);
-              image.pack(output, r, r + 1);
-            }
-          }
-        },
-        BANDS_PER_THREAD);
-  }
-
-  // Where the kernel has made whole rows together, if there is such a place.
-  int end_of_band(int y, int last) const {
-    const Window& w = pool_->op().window;
-    const int most = std::min(y + band_, last);
-    for (int end = most; end > y; --end) {
-      if (((end - 1) * w.sh - w.ph + w.kh) % kernels_.rows == 0) return end;
-    }
-    return most;
   }
 
   void convolve_band(Image& image, const RealImage& in, int first, int last, float* to, int worker) const {
@@ -166,10 +114,8 @@ class ConvStep final : public FusedStep {
   const ConvKernels& kernels_;
   const StemShape stem_shape_;
   const StemKernels& stem_kernels_;
-  const bool is_stem_;
+  const bool has_one_reader_, is_stem_;
   const PoolStep* pool_ = nullptr;
-  int band_ = 1;  // rows of the pool that are made at a time
-  std::size_t band_floats_ = 0;
   std::unique_ptr<Conv> conv_;
   std::unique_ptr<Stem> stem_;
 };

@@ -1,6 +1,16 @@
 #include "engine/operators/pool.h"
 
+#include <cstring>
+
 namespace ftbnn {
+
+namespace {
+
+constexpr int BANDS_PER_THREAD = 2;
+constexpr std::size_t BAND_FLOATS = std::size_t{1} << 16;  // 256 KiB: a quarter of the smallest L2 cache to tune for
+constexpr std::size_t MAX_BAND_FLOATS = std::size_t{1} << 20;
+
+}  // namespace
 
 bool PoolStep::declare(Forms& forms) {
   forms.read_source(op_.inputs[0]);
@@ -20,14 +30,65 @@ void PoolStep::run(Image& image) const {
   });
 }
 
+bool PoolStep::plan_bands(int together) {
+  const Window& w = op_.window;
+  const auto fitting = static_cast<int>(BAND_FLOATS / line());
+  together_ = together;
+  band_ = std::clamp((fitting - w.kh) / w.sh + 1, 1, out().h);
+  if (band_ * w.sh > together) band_ -= band_ * w.sh % together / w.sh;
+  band_floats_ = z(std::min(in().h, (band_ - 1) * w.sh + w.kh)) * line();
+  return band_floats_ <= MAX_BAND_FLOATS;
+}
+
+bool PoolStep::covers_input() const { return op_.window.kh >= op_.window.sh && bottom(out().h - 1) == in().h; }
+
+// Where rows of the input that are made together end, if there is such a place.
+int PoolStep::end_of_band(int y, int last) const {
+  const int most = std::min(y + band_, last);
+  for (int end = most; end > y; --end) {
+    if (bottom(end - 1) % together_ == 0) return end;
+  }
+  return most;
+}
+
+// Rows that the next band needs again are moved up; at the seam of two pieces both make them.
+void PoolStep::run_in_bands(Image& image, const MakeRows& make) const {
+  image.clear_border(op_.output);
+  image.for_rows(
+      out().h,
+      [&](int first, int last, int worker) {
+        auto* band = static_cast<float*>(image.scratch(worker));
+        int start = 0, done = 0;  // rows of the input in the band
+        const auto make_up_to = [&](int end, bool is_again) {
+          if (done < end) make(done, end, band + z(done - start) * line(), worker, is_again);
+          done = std::max(done, end);
+        };
+        for (int y = first, end; y < last; y = end) {
+          end = end_of_band(y, last);
+          if (done > top(y)) {
+            std::memmove(band, band + z(top(y) - start) * line(), z(done - top(y)) * line() * sizeof(float));
+          } else {
+            done = top(y);
+          }
+          start = top(y);
+          if (y == first && first > 0) make_up_to(bottom(first - 1), true);
+          make_up_to(bottom(end - 1), false);
+          for (int r = y; r < end; ++r) {
+            pool_row(image, r, band, start, line());
+            image.pack(op_.output, r, r + 1);
+          }
+        }
+      },
+      BANDS_PER_THREAD);
+}
+
 // Runs of channels that came before are copied.
 void PoolStep::pool_row(Image& image, int y, const float* in, int first_row, std::size_t row_stride) const {
   const Window& w = op_.window;
-  const int top = std::max(y * w.sh - w.ph, 0), bottom = std::min(y * w.sh - w.ph + w.kh, this->in().h);
   PoolRow row{};
   row.row_stride = row_stride;
   row.in_stride = z(shape(source_.value).c);
-  row.rows = bottom - top;
+  row.rows = bottom(y) - top(y);
   row.kw = w.kw;
   row.stride = w.sw;
   row.left = w.pw;
@@ -48,7 +109,7 @@ void PoolStep::pool_row(Image& image, int y, const float* in, int first_row, std
       }
       continue;
     }
-    row.in = in + z(top - first_row) * row.row_stride + run->first;
+    row.in = in + z(top(y) - first_row) * row.row_stride + run->first;
     row.channels = run->count;
     row.out = to + channel;
     kernel(row);

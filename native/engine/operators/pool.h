@@ -1,6 +1,8 @@
 // max-pool and avg-pool.
 #pragma once
 
+#include <functional>
+
 #include "engine/image.h"
 #include "engine/operators/operator.h"
 
@@ -14,12 +16,28 @@ class PoolStep final : public Step {
   bool declare(Forms& forms) override;
   void run(Image& image) const override;
 
-  // Row `y`, of an input whose row `first_row` starts at `in`, with so many floats a row.
-  void pool_row(Image& image, int y, const float* in, int first_row, std::size_t row_stride) const;
+  // For a step that makes the input and does the pool's work too: some rows of the input at a time, in memory that
+  // stays in the cache. `together`: rows of the input that the step makes together, counted from the first.
+  bool plan_bands(int together);
+  std::size_t band_bytes() const { return round_up(band_floats_ * sizeof(float), CACHE_LINE); }
+  bool covers_input() const;  // whether every row of the input is made
+  // make(first, last, to, worker, is_again): rows of the input; again where another piece makes them too.
+  using MakeRows = std::function<void(int first, int last, float* to, int worker, bool is_again)>;
+  void run_in_bands(Image& image, const MakeRows& make) const;
 
  private:
+  // Row `y`, of an input whose row `first_row` starts at `in`, with so many floats a row.
+  void pool_row(Image& image, int y, const float* in, int first_row, std::size_t row_stride) const;
+  std::size_t line() const { return z(shape(source_.value).w) * z(shape(source_.value).c); }
+  // The rows of the input that row y needs, [top, bottom).
+  int top(int y) const { return std::max(y * op_.window.sh - op_.window.ph, 0); }
+  int bottom(int y) const { return std::min(y * op_.window.sh - op_.window.ph + op_.window.kh, in().h); }
+  int end_of_band(int y, int last) const;
+
   bool is_max_;
   const Source& source_;
+  int band_ = 1, together_ = 1;  // rows that are made at a time; rows of the input
+  std::size_t band_floats_ = 0;
 };
 
 }  // namespace ftbnn
