@@ -41,7 +41,6 @@ struct Group {
   std::size_t codes_at;  // bytes from the start of the arranged memory
   bool is_copy;          // an earlier group has the same runs, and so the same place
   std::size_t ones_at;
-  std::vector<std::uint32_t> offsets;  // of each step: [tap][chunk]
 };
 
 // Channels of a panel that are one group's.
@@ -133,9 +132,10 @@ class PlanesBConv final : public BConv {
     const Group& group = groups_[z(piece.group)];
     CountBlock block{};
     block.codes = reinterpret_cast<const std::uint8_t*>(arranged) + group.codes_at + at;
-    block.offsets = group.offsets.data();
+    const std::vector<std::uint32_t>& offsets = offsets_of(piece.group);
+    block.offsets = offsets.data();
     block.weights = weights_.data() + piece.weights_at;
-    block.steps = static_cast<int>(group.offsets.size());
+    block.steps = static_cast<int>(offsets.size());
     block.channels = piece.channels;
     block.positions = positions;
     if (s_.zero_one) block.ones = reinterpret_cast<const std::int16_t*>(arranged + arranged_) + group.ones_at + at;
@@ -143,14 +143,17 @@ class PlanesBConv final : public BConv {
     kernels_.count(block);
   }
 
+  const std::vector<std::uint32_t>& offsets_of(int group) const { return offsets_[group + 1 < s_.groups ? 0 : 1]; }
+
   void place_codes() {
     const Groups ins = s_.ins();
     for (int g = 0; g < s_.groups; ++g) {
-      Group group{Planes(s_, ins.size(g), kernels_.chunk), arranged_, false, ones_, {}};
+      Group group{Planes(s_, ins.size(g), kernels_.chunk), arranged_, false, ones_};
       const Planes& planes = group.planes;
-      for (int t = 0; t < s_.taps(); ++t) {
+      std::vector<std::uint32_t>& offsets = offsets_[g + 1 < s_.groups ? 0 : 1];
+      for (int t = 0; t < s_.taps() && (g == 0 || g + 1 == s_.groups); ++t) {
         for (int k = 0; k < planes.chunks; ++k) {
-          group.offsets.push_back(static_cast<std::uint32_t>(z(k) * planes.plane() + planes.at(t / s_.kw, t % s_.kw)));
+          offsets.push_back(static_cast<std::uint32_t>(z(k) * planes.plane() + planes.at(t / s_.kw, t % s_.kw)));
         }
       }
       for (const int other : {0, g - 1, g - s_.groups / 2}) {
@@ -179,8 +182,8 @@ class PlanesBConv final : public BConv {
         const int g = std::min((panel.first + c) / (s_.out / s_.groups), s_.groups - 1);
         const int channels = std::min(panel.channels - c, outs.first(g) + outs.size(g) - panel.first - c);
         plan.pieces.push_back({g, c, channels, weights});
-        weights += round_up(kernels_.pack(nullptr, channels, static_cast<int>(groups_[z(g)].offsets.size()), nullptr),
-                            CACHE_LINE);
+        weights +=
+            round_up(kernels_.pack(nullptr, channels, static_cast<int>(offsets_of(g).size()), nullptr), CACHE_LINE);
         c += channels;
       }
       bases += s_.zero_one ? 0 : classes * PANEL;
@@ -194,7 +197,7 @@ class PlanesBConv final : public BConv {
     for (const PanelPlan& plan : panels_) {
       for (const Piece& piece : plan.pieces) {
         const Group& group = groups_[z(piece.group)];
-        const int inputs = s_.ins().size(piece.group), steps = static_cast<int>(group.offsets.size());
+        const int inputs = s_.ins().size(piece.group), steps = static_cast<int>(offsets_of(piece.group).size());
         const std::size_t words = words_of(inputs), size = z(s_.taps()) * words;
         chunks.assign(z(piece.channels) * z(steps), 0);
         plain.assign(size * PANEL, 0);
@@ -269,6 +272,7 @@ class PlanesBConv final : public BConv {
   const CodeLayout layout_;
   const PlaneKernels& kernels_;
   std::vector<Group> groups_;
+  std::vector<std::uint32_t> offsets_[2];  // of each step, [tap][chunk]: of all groups but the last, and of that
   std::vector<PanelPlan> panels_;
   std::size_t arranged_ = 0, ones_ = 0;
   AlignedArray<std::uint8_t> weights_;
@@ -287,9 +291,9 @@ Sizes planes_sizes(const BConvShape& s, const PlaneKernels& kernels) {
   const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
   const std::uint64_t weights = kernels.pack(nullptr, PANEL, steps, nullptr);
   const std::uint64_t windows = round_up(z(s.oh) * planes.columns + MOST_BLOCK, CACHE_LINE) * sizeof(std::int16_t);
-  const std::uint64_t offsets = z(s.groups) * z(steps) * sizeof(std::uint32_t);
+  const std::uint64_t offsets = 2 * z(steps) * sizeof(std::uint32_t) + z(s.groups) * sizeof(Group);
   const std::uint64_t panels = panel_count({s.out, 1}), pieces = panels + z(s.groups);
-  return {panels * (weights + bases) + pieces * CACHE_LINE + offsets,
+  return {panels * (weights + bases) + pieces * (CACHE_LINE + 2 * sizeof(Piece)) + offsets,
           z(s.groups) * (planes.bytes() + (s.zero_one ? windows : 0)), planes_scratch(s, kernels)};
 }
 

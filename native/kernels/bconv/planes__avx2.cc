@@ -205,7 +205,10 @@ void finish_planes(const FinishPlanes& row) {
       if (row.width - x >= 8) {
         finish_some<ZeroOne, 8>(row, first, x, counts);
       } else {
-        for (int p = 0; x + p < row.width; ++p) finish_some<ZeroOne, 1>(row, first, x + p, counts + p);
+        const int left = row.width - x;
+        if (left & 4) finish_some<ZeroOne, 4>(row, first, x, counts);
+        if (left & 2) finish_some<ZeroOne, 2>(row, first, x + (left & 4), counts + (left & 4));
+        if (left & 1) finish_some<ZeroOne, 1>(row, first, x + (left & 6), counts + (left & 6));
       }
     }
   }

@@ -194,7 +194,11 @@ void finish_planes(const FinishPlanes& row) {
         if (row.width - x - start >= 8) {
           finish_some<ZeroOne, 8>(row, first, x + start, counts + start);
         } else {
-          for (int p = start; x + p < row.width; ++p) finish_some<ZeroOne, 1>(row, first, x + p, counts + p);
+          const int left = row.width - x - start, at = x + start;
+          const __m256i* from = counts + start;
+          if (left & 4) finish_some<ZeroOne, 4>(row, first, at, from);
+          if (left & 2) finish_some<ZeroOne, 2>(row, first, at + (left & 4), from + (left & 4));
+          if (left & 1) finish_some<ZeroOne, 1>(row, first, at + (left & 6), from + (left & 6));
         }
       }
     }

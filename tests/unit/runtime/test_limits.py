@@ -67,7 +67,7 @@ def spread(value):
 GREEDY = {
     "values": chain(g.Value(1, 4, 4), widened, *[pointwise] * 3000),
     "narrow convolutions": chain(g.Value(4096, 1, 1), *[narrow_conv] * 2000),
-    "narrow binary convolutions": chain(g.Value(4096, 1, 1), *[narrow_bconv] * 500),
+    "narrow binary convolutions": chain(g.Value(4096, 1, 1), *[narrow_bconv] * 2000),
     "large maps": chain(g.Value(1, 4, 4), spread, *[narrow_bconv] * 4),
 }
 
