@@ -1,14 +1,12 @@
 // Eight channels of 64 positions a vector: xor (or and), vpopcntb, vpaddb for 512 products, whatever the channels.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in GCC 12's own header of intrinsics
-#include "kernels/bconv/planes.h"
-#include "kernels/epilogue/epilogue__avx512.h"
+#include "kernels/bconv/planes__avx512.h"
 
 namespace ftbnn {
 
 namespace {
 
-constexpr int CHUNK = 8, BLOCK = 128, ROWS = 12;  // 12 x 2 vectors of sums, 2 of codes, a weight of 32 registers
-constexpr int SEGMENT = 31;                       // steps whose counts, 8 at most, fit into bytes
+constexpr int CHUNK = 8, ROWS = 12;  // 12 x 2 vectors of sums, 2 of codes, a weight of 32 registers
+constexpr int SEGMENT = 31;          // steps whose counts, 8 at most, fit into bytes
 
 // Weights are words of four equal bytes, which an operand may spread over a vector: [rows that go together][step][row].
 std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8_t* to) {
@@ -22,17 +20,6 @@ std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8
     first += rows;
   }
   return static_cast<std::size_t>(channels) * static_cast<std::size_t>(steps) * sizeof(std::uint32_t);
-}
-
-inline void widen(__m512i bytes, bool adds, std::int16_t* to) {
-  __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(bytes));
-  __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(bytes, 1));
-  if (adds) {
-    low = _mm512_add_epi16(low, _mm512_load_si512(to));
-    high = _mm512_add_epi16(high, _mm512_load_si512(to + 32));
-  }
-  _mm512_store_si512(to, low);
-  _mm512_store_si512(to + 32, high);
 }
 
 template <bool ZeroOne, int Rows, int Vectors>
@@ -82,17 +69,6 @@ void count_block(const CountBlock& block) {
   }
 }
 
-// 2 * pop - ones, for codes {0, 1}.
-void settle(const CountBlock& block) {
-  for (int c = 0; c < block.channels; ++c) {
-    for (int x = 0; x < block.positions; x += 32) {
-      std::int16_t* at = block.sums + c * BLOCK + x;
-      const __m512i pop = _mm512_load_si512(at);
-      _mm512_store_si512(at, _mm512_sub_epi16(_mm512_add_epi16(pop, pop), _mm512_loadu_si512(block.ones + x)));
-    }
-  }
-}
-
 void count(const CountBlock& block) {
   if (block.positions > BLOCK / 2) {
     block.ones != nullptr ? count_block<true, 2>(block) : count_block<false, 2>(block);
@@ -135,81 +111,9 @@ void spread(const SpreadRow& row) {
   }
 }
 
-// Sixteen rows of sixteen 16-bit numbers become columns: v[p] is columns p and 8 + p.
-inline void transpose(const std::int16_t* from, std::size_t stride, __m512i (&v)[8]) {
-  __m512i t[8], u[8];
-#pragma GCC unroll 8
-  for (std::size_t k = 0; k < 8; ++k) {
-    const auto* low = reinterpret_cast<const __m256i*>(from + k * stride);
-    const auto* high = reinterpret_cast<const __m256i*>(from + (k + 8) * stride);
-    v[k] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(low)), _mm256_loadu_si256(high), 1);
-  }
-#pragma GCC unroll 4
-  for (int k = 0; k < 4; ++k) {
-    t[2 * k] = _mm512_unpacklo_epi16(v[2 * k], v[2 * k + 1]);
-    t[2 * k + 1] = _mm512_unpackhi_epi16(v[2 * k], v[2 * k + 1]);
-  }
-#pragma GCC unroll 2
-  for (int k = 0; k < 2; ++k) {
-    u[4 * k] = _mm512_unpacklo_epi32(t[4 * k], t[4 * k + 2]);
-    u[4 * k + 1] = _mm512_unpackhi_epi32(t[4 * k], t[4 * k + 2]);
-    u[4 * k + 2] = _mm512_unpacklo_epi32(t[4 * k + 1], t[4 * k + 3]);
-    u[4 * k + 3] = _mm512_unpackhi_epi32(t[4 * k + 1], t[4 * k + 3]);
-  }
-  // Of each lane of 128 bits now the rows 0 to 7 or 8 to 15, the columns 0 to 7 or 8 to 15.
-#pragma GCC unroll 4
-  for (int k = 0; k < 4; ++k) {
-    const __m512i even = _mm512_unpacklo_epi64(u[k], u[k + 4]), odd = _mm512_unpackhi_epi64(u[k], u[k + 4]);
-    v[2 * k] = _mm512_shuffle_i64x2(even, even, 0xd8);
-    v[2 * k + 1] = _mm512_shuffle_i64x2(odd, odd, 0xd8);
-  }
-}
-
-// Counts of `Positions` positions to sums, then the epilogue.
-template <bool ZeroOne, int Positions>
-inline void finish_some(const FinishPlanes& row, int first, int x, const __m256i* counts) {
-  const __m512 two = _mm512_set1_ps(2);
-  __m512 y[Positions];
-#pragma GCC unroll 8
-  for (int p = 0; p < Positions; ++p) {
-    y[p] = _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi16_epi32(0xffff, counts[p]));
-    if (!ZeroOne) y[p] = _mm512_fnmadd_ps(two, y[p], _mm512_loadu_ps(row.base + row.border[x + p] * PANEL + first));
-  }
-  ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
-}
-
-template <bool ZeroOne>
-void finish_planes(const FinishPlanes& row) {
-  for (int x = 0; x < row.width; x += 16) {
-    for (int first = 0; first < row.channels; first += LANES) {
-      __m512i columns[8];
-      transpose(row.sums + static_cast<std::size_t>(first) * row.sums_stride + x, row.sums_stride, columns);
-      __m256i counts[16];
-#pragma GCC unroll 8
-      for (int p = 0; p < 8; ++p) {
-        counts[p] = _mm512_castsi512_si256(columns[p]);
-        counts[8 + p] = _mm512_extracti64x4_epi64(columns[p], 1);
-      }
-      for (int start = 0; start < 16 && x + start < row.width; start += 8) {
-        if (row.width - x - start >= 8) {
-          finish_some<ZeroOne, 8>(row, first, x + start, counts + start);
-        } else {
-          const int left = row.width - x - start, at = x + start;
-          const __m256i* from = counts + start;
-          if (left & 4) finish_some<ZeroOne, 4>(row, first, at, from);
-          if (left & 2) finish_some<ZeroOne, 2>(row, first, at + (left & 4), from + (left & 4));
-          if (left & 1) finish_some<ZeroOne, 1>(row, first, at + (left & 6), from + (left & 6));
-        }
-      }
-    }
-  }
-}
-
-void finish(const FinishPlanes& row) { row.base == nullptr ? finish_planes<true>(row) : finish_planes<false>(row); }
-
 }  // namespace
 
-extern const PlaneKernels planes__avx512;
-const PlaneKernels planes__avx512 = {48, CHUNK, BLOCK, pack, spread, count, finish};
+extern const PlaneKernels planes__bitalg;
+const PlaneKernels planes__bitalg = {48, CHUNK, BLOCK, pack, spread, count, finish};
 
 }  // namespace ftbnn

@@ -7,7 +7,7 @@
 namespace ftbnn {
 
 extern const TileKernels tiles__amx, tiles__amx_emulated;
-extern const PlaneKernels planes__avx512, planes__avx2;
+extern const PlaneKernels planes__bitalg, planes__avx512, planes__avx2;
 extern const WordKernels words__avx512, words__portable;
 
 const Table<BConvKernels>& bconv_table() {
@@ -17,8 +17,9 @@ const Table<BConvKernels>& bconv_table() {
 #if defined(FTBNN_TESTS)
       {"amx_emulated", AVX512 | feature::emulated_tiles, by_tiles<tiles__amx_emulated>()},
 #endif
-      {"avx512 planes", AVX512 | feature::avx512_bitalg, by_planes<planes__avx512>()},
+      {"avx512 planes", AVX512 | feature::avx512_bitalg, by_planes<planes__bitalg>()},
       {"avx512", AVX512 | feature::avx512_vpopcntdq, by_words<words__avx512>()},
+      {"avx512 tables", AVX512, by_planes<planes__avx512>()},
       {"avx2", AVX2, by_planes<planes__avx2>()},
 #endif
       {"portable", PORTABLE, by_words<words__portable>()},

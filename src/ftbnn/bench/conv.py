@@ -38,12 +38,13 @@ class Layer:
     path: str
 
 
-def _blocks(channels: int) -> nn.Module:
-    return nn.Sequential(*(BasicBlock(channels, act="fprelu", follows_relu=False) for _ in range(3)))
+def _blocks(channels: int, groups: int) -> nn.Module:
+    return nn.Sequential(*(BasicBlock(channels, act="fprelu", follows_relu=False, groups=groups) for _ in range(3)))
 
 
-def _binary(channels: int, side: int) -> Layer:
-    return Layer(f"3x3 {channels} @ {side}", True, lambda: _blocks(channels), (channels, side, side), "1.conv")
+def _binary(channels: int, side: int, groups: int = 1) -> Layer:
+    name = f"3x3 {channels} @ {side}" if groups == 1 else f"3x3 {groups} groups of {channels // groups} @ {side}"
+    return Layer(name, True, lambda: _blocks(channels, groups), (channels, side, side), "1.conv")
 
 
 LAYERS = (
@@ -51,6 +52,8 @@ LAYERS = (
     _binary(128, 28),
     _binary(256, 14),
     _binary(512, 7),
+    _binary(176, 56, 5),
+    _binary(704, 14, 5),
     Layer("7x7/2 3 to 64 @ 112", False, lambda: PlainStem(3, 64), (3, 224, 224), "conv"),
     Layer(
         "1x1 64 to 128 @ 28",

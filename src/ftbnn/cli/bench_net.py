@@ -7,6 +7,7 @@ from typing import Any
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.drawing import picture_file
+from ftbnn.errors import UserError
 from ftbnn.text import size, table
 
 CELL = ("threads", "batch")
@@ -27,8 +28,9 @@ def names(text: str) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models", nargs="+", metavar="NAME|FILE", help="a model's name, a run directory, a .ftbnn file or zoo:NAME"
+        "models", nargs="*", metavar="NAME|FILE", help="a model's name, a run directory, a .ftbnn file or zoo:NAME"
     )
+    parser.add_argument("--paper", action="store_true", help="ftbnn18 and the paper's 20 derived networks")
     parser.add_argument("--threads", type=numbers, default=[1], metavar="N,...", help="default: 1")
     parser.add_argument("--batch", type=numbers, default=[1], metavar="N,...", help="default: 1")
     parser.add_argument(
@@ -39,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: onnxruntime,openvino,torch; '' for none",
     )
     parser.add_argument(
-        "--isa", type=names, default=[], metavar="I,...", help="ISAs of our engine (default: the one in use)"
+        "--isa",
+        type=names,
+        default=[],
+        metavar="I,...",
+        help="ISAs of our engine (default: the best); peers are held to a single one",
     )
     parser.add_argument("--image-size", type=int, help="side of the input in pixels (default: the model's, mostly 224)")
     parser.add_argument(
@@ -56,10 +62,16 @@ def run(args: argparse.Namespace) -> None:
         args.plot = picture_file(args.plot)
     from ftbnn.bench.onednn import protect
 
-    limit = protect()  # before PyTorch is imported
+    limit = protect(args.isa)  # before PyTorch is imported
     from ftbnn.bench import picture, report
     from ftbnn.bench.net import Comparison, compare
 
+    if args.paper == bool(args.models):
+        raise UserError("say which networks to measure, or --paper for the paper's")
+    if args.paper:
+        from ftbnn.experiments.speeds import NAMES, draw_speeds, show_speeds, speed_rows
+
+        args.models, args.peers = list(NAMES), [peer for peer in args.peers if peer != "torch"]
     if args.report:
         report.create(args.report)
     what = Comparison(
@@ -67,13 +79,25 @@ def run(args: argparse.Namespace) -> None:
     )
     result = compare(what, lambda line: print(line, file=sys.stderr, flush=True))
     parts = [show_rows(result.rows), show_ratios(result.ratios), "\n".join(map(about_file, result.files))]
+    if args.paper:
+        speeds = speed_rows(result.rows)
+        parts = [show_speeds(speeds)]
+        if args.report:
+            draw_speeds(speeds, result.rows, args.report / "paper.png")
     if limit:
-        parts.append(f"PyTorch and OpenVINO were held to ONEDNN_MAX_CPU_ISA={limit}: this machine hides its AMX tiles.")
+        parts.append(f"PyTorch and OpenVINO were held to ONEDNN_MAX_CPU_ISA={limit}.")
     if args.plot:
         picture.draw(result.rows, args.plot, report.machine()["cpu"])
     if args.report:
         more = {"ratios": result.ratios, "files": result.files}
-        report.write(args.report, "net", result.rows, text="\n\n".join(parts), picture=True, **more)
+        report.write(
+            args.report,
+            "paper" if args.paper else "net",
+            result.rows,
+            text="\n\n".join(parts),
+            picture=not args.paper,
+            **more,
+        )
     if args.json:
         print_json(result.rows)
     print("\n\n".join(parts), file=sys.stderr if args.json else sys.stdout)

@@ -2,11 +2,12 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.drawing import picture_file
 from ftbnn.errors import UserError
-from ftbnn.text import table
+from ftbnn.text import counted, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", help="how it is made binary (default: the model's)")
     parser.add_argument("--convention", choices=("paper", "conv-only"), default="paper", help="what counts")
     parser.add_argument("--layers", action="store_true", help="one line per layer")
+    parser.add_argument("--measure", action="store_true", help="each layer's milliseconds here, beside its budget")
+    parser.add_argument("--threads", type=int, default=1, help="threads of --measure (default: 1)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw where the budget goes, stage by stage")
 
 
@@ -54,6 +57,9 @@ def _run_model(args: argparse.Namespace) -> None:
     )
     if args.plot:
         plot(budget, args.plot, title=args.model)
+    if args.measure:
+        _show_measured(args, budget)
+        return
     if args.json:
         layers = {"layers": layer_rows(budget)} if args.layers else {}
         print_json({"model": args.model} | totals(budget) | layers)
@@ -65,11 +71,34 @@ def _run_model(args: argparse.Namespace) -> None:
         print(f"\ndrawn to {args.plot}")
 
 
+def _show_measured(args: argparse.Namespace, budget: Any) -> None:
+    from ftbnn.workflows.latency import measured_layers
+
+    settings = {"classes": args.classes, "in_channels": args.in_channels, "stem": args.stem, "width": args.width}
+    rows, isa = measured_layers(args.model, budget, threads=args.threads, method=args.method, **settings)
+    total = sum(row["ms"] for row in rows)
+    if args.json:
+        print_json({"model": args.model, "isa": isa, "threads": args.threads, "ms": total, "layers": rows})
+        return
+    cells = [
+        [
+            row["path"],
+            f"{row['budget_m']:.3f}",
+            f"{row['budget_share']:.1%}",
+            f"{row['ms']:.3f}",
+            f"{row['ms'] / total:.1%}",
+        ]
+        for row in rows
+    ]
+    print(table(["layer", "budget M", "share", "ms", "share"], cells))
+    print(f"{args.model}: {budget.budget / 1e6:.2f} M, {total:.3f} ms ({counted(args.threads, 'thread')}, {isa})")
+
+
 def _run_paper(args: argparse.Namespace) -> None:
     from ftbnn.experiments.budgets import budget_rows, reference_rows
 
     given = (args.image_size, args.classes, args.in_channels, args.width, args.stem, args.method, args.plot)
-    if any(given) or args.layers or args.convention != "paper":
+    if any(given) or args.layers or args.measure or args.convention != "paper":
         raise UserError("--paper is a table of its own; leave the other options out")
     rows = list(budget_rows())
     if args.json:

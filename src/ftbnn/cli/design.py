@@ -1,6 +1,7 @@
-"""design: the widest derived network that a budget allows."""
+"""design: the widest derived network that a budget allows, in operations or in milliseconds."""
 
 import argparse
+import sys
 from typing import Any
 
 from ftbnn.cli.output import print_json, require_torch
@@ -9,11 +10,14 @@ from ftbnn.text import size, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--layers", type=int, required=True, help="depth: 18, 34 or 44")
-    parser.add_argument("--groups", type=int, default=1, help="groups of the binary convolutions")
+    parser.add_argument("--layers", type=int, help="depth: 18, 34 or 44 (default with --latency: all)")
     parser.add_argument(
-        "--budget", type=float, required=True, metavar="M", help="limit of FLOPs + BOPs / 64, in millions"
+        "--groups", type=int, help="groups of the binary convolutions (default: 1; with --latency: 1, 3, 5 and 8)"
     )
+    limit = parser.add_mutually_exclusive_group(required=True)
+    limit.add_argument("--budget", type=float, metavar="M", help="limit of FLOPs + BOPs / 64, in millions")
+    limit.add_argument("--latency", type=float, metavar="MS", help="limit of milliseconds an image on this machine")
+    parser.add_argument("--threads", type=int, default=1, help="threads of --latency (default: 1)")
     parser.add_argument("--image-size", type=int, default=224, help="side of the square input, in pixels")
     parser.add_argument("--classes", type=int, default=1000, help="number of classes")
     parser.add_argument("--in-channels", type=int, default=3, help="channels of the image")
@@ -23,10 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn design")
+    if args.latency is not None:
+        _run_latency(args)
+        return
     from ftbnn.budget import convention
     from ftbnn.budget.report import totals
     from ftbnn.workflows.networks import design
 
+    if args.layers is None:
+        raise UserError("--budget needs --layers: 18, 34 or 44")
+    args.groups = 1 if args.groups is None else args.groups
     if not args.budget > 0:
         raise UserError(f"--budget is a number of millions above 0, not {args.budget:g}")
     best, around = design(
@@ -68,3 +78,43 @@ def run(args: argparse.Namespace) -> None:
         for row in rows
     ]
     print(table(header, cells))
+
+
+def _run_latency(args: argparse.Namespace) -> None:
+    from ftbnn.models.derived import BLOCKS
+    from ftbnn.workflows.latency import GROUPS, widest_within
+    from ftbnn.workflows.networks import count_named
+
+    if args.stem != "imagenet" or args.convention != "paper":
+        raise UserError("--latency measures networks as the paper has them; leave --stem and --convention out")
+    found = widest_within(
+        args.latency,
+        layers=tuple(BLOCKS) if args.layers is None else (args.layers,),
+        groups=GROUPS if args.groups is None else (args.groups,),
+        threads=args.threads,
+        shape=(args.in_channels, args.image_size, args.image_size),
+        classes=args.classes,
+        say=lambda text: print(text, file=sys.stderr, flush=True),
+    )
+    rows: list[dict[str, Any]] = []
+    for network in found:
+        budget = count_named(
+            network.name, image_size=args.image_size, classes=args.classes, in_channels=args.in_channels
+        )
+        times = {"predicted_ms": network.predicted_ms, "measured_ms": network.measured_ms, "error": network.error}
+        rows.append({"model": network.name, "budget_m": budget.budget / 1e6, **times})
+    rows.sort(key=lambda row: -row["budget_m"])
+    if args.json:
+        print_json({"limit_ms": args.latency, "threads": args.threads, "networks": rows})
+        return
+    cells = [
+        [
+            row["model"],
+            f"{row['budget_m']:.2f}",
+            f"{row['predicted_ms']:.2f}",
+            f"{row['measured_ms']:.2f}",
+            f"{row['error']:+.1%}",
+        ]
+        for row in rows
+    ]
+    print(table(["model", "budget M", "predicted ms", "measured ms", "error"], cells))

@@ -37,7 +37,7 @@ def test_json(capsys):
     assert main(["bench", "conv", "--rounds", "1", "--isa", ISAS[0], "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in rows] == [layer.name for layer in LAYERS]
-    assert [row["precision"] for row in rows] == ["binary"] * 4 + ["fp32"] * 2
+    assert [row["precision"] for row in rows] == ["binary"] * 6 + ["fp32"] * 2
 
 
 def test_table(capsys):

@@ -181,6 +181,8 @@ def test_report_and_picture(tmp_path, capsys, monkeypatch):
         ["ftbnn18", "--plot", "no/such/folder/bars.png"],
         ["ftbnn18", "--plot", "bars.foo"],
         ["ftbnn18", "toy-relu"],
+        [],
+        ["ftbnn18", "--paper"],
     ],
     ids=" ".join,
 )
@@ -189,9 +191,17 @@ def test_mistakes_are_one_line(wrong, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("wrong", [[], ["net"], ["nett"], ["net", "ftbnn18", "--threads", "one"]], ids=" ".join)
+@pytest.mark.parametrize("wrong", [[], ["nett"], ["net", "ftbnn18", "--threads", "one"]], ids=" ".join)
 def test_wrong_usage_is_one_line(wrong, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["bench", *wrong])
     assert stop.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_peers_are_held_to_the_isa_that_is_measured(monkeypatch):
+    monkeypatch.setenv(onednn.VARIABLE, "")
+    monkeypatch.delenv(onednn.VARIABLE)
+    assert onednn.protect(["avx2"]) == "AVX2"
+    monkeypatch.delenv(onednn.VARIABLE)
+    assert onednn.protect(["avx512", "avx2"]) != "AVX2"
