@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
-from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec, Split, UserSplit
+from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec, Split, UserPart, UserSplit
 from ftbnn.data.transforms import ARRAY_AUGMENTS, augment, normalise
 from ftbnn.errors import UserError, first_line
 
@@ -106,11 +106,12 @@ class _Decoder:
 
     @staticmethod
     def _user_item(split: UserSplit, index: int, seed: int) -> Any:
+        own = split.indices[index] if isinstance(split, UserPart) else index
         with drawing_from(seed):
             try:
-                return _checked(split[index], index)
+                return _checked(split[index], own)
             except Exception as error:  # whatever a user's data set may raise
-                return raised(f"item {index} of your data set", error)
+                return raised(f"item {own} of your data set", error)
 
 
 def _checked(item: Any, index: int) -> tuple[Tensor, Any] | UserError:
