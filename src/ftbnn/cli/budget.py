@@ -6,7 +6,7 @@ from pathlib import Path
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.drawing import picture_file
 from ftbnn.errors import UserError
-from ftbnn.text import table
+from ftbnn.text import line, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def _run_model(args: argparse.Namespace) -> None:
         print(layer_table(budget), end="\n\n")
     print(f"{args.model}, {sums(budget)}")
     if args.plot:
-        print(f"\ndrawn to {args.plot}")
+        print(f"\ndrawn to {line(str(args.plot), 200)}")
 
 
 def _run_paper(args: argparse.Namespace) -> None:

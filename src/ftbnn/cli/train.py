@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
+from ftbnn.text import line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,5 +90,5 @@ def run(args: argparse.Namespace) -> None:
         return
     print(
         f"test top-1 {scores['test_top1']:.2f} %, top-5 {scores['test_top5']:.2f} % "
-        f"({scores['chosen']}, epoch {scores['epoch']}); run in {job.out}"
+        f"({scores['chosen']}, epoch {scores['epoch']}); run in {line(str(job.out), 200)}"
     )
