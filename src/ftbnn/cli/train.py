@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of initialisation, order and augmentation")
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's; 16 for digits)")
-    parser.add_argument("--method", help="how it is made binary (default: the model's)")
+    parser.add_argument(
+        "--method",
+        help="how it is made binary: ftbnn, bireal, irnet or reactnet (default: the model's; see `ftbnn models`)",
+    )
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
     parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
