@@ -17,8 +17,7 @@ def run(args: argparse.Namespace) -> None:
         return
     require_torch("ftbnn models")
     from ftbnn.errors import unknown
-    from ftbnn.models import REGISTRY
-    from ftbnn.nn.methods import METHODS
+    from ftbnn.models import METHODS, REGISTRY
 
     entries = {name: entry for name, entry in REGISTRY.items() if args.filter in name}
     if not entries:
