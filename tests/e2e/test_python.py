@@ -145,6 +145,20 @@ def test_export_does_not_guess_how_images_are_prepared(tmp_path):
     assert (model.mean, model.std, model.class_names) == ([0.5], [0.25], names)
 
 
+def test_the_format_is_that_of_the_files_name(tmp_path):
+    network, spec = mine(), load_data("digits").spec
+    ftbnn.export(network, tmp_path / "x.onnx", spec=spec)
+    with pytest.raises(UserError, match=r"not a .ftbnn file"):
+        ftbnn.load(tmp_path / "x.onnx")
+    for name, format, message in (
+        ("x.onnx", "ftbnn", "x.onnx would hold ftbnn; call it .ftbnn, or give the format onnx"),
+        ("x.ftbnn", "onnx", "x.ftbnn would hold onnx; call it .onnx, or give the format ftbnn"),
+        ("x", "tflite", "unknown format 'tflite'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            ftbnn.export(network, tmp_path / name, spec=spec, format=format)
+
+
 def test_a_run_on_data_of_ones_own_is_told_how_images_are_prepared(tmp_path, capsys):
     data, run = floats(), tmp_path / "run"
     scores = ftbnn.fit(mine(), (data, data), RECIPE, run, QUIET)

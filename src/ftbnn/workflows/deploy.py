@@ -15,7 +15,7 @@ from ftbnn.data import load as load_data
 from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.transforms import normalise
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, unknown
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
 from ftbnn.runtime import Model
@@ -27,6 +27,7 @@ from ftbnn.training.scores import evaluate as score
 from ftbnn.zoo import card, name_in, resolve
 
 BATCH = 256
+FORMATS = ("ftbnn", "onnx")
 
 
 def export(
@@ -40,15 +41,16 @@ def export(
     class_names: Sequence[str] | None = None,
     resize: int | None = None,
     name: str = "",
-    format: str = "ftbnn",
+    format: str | None = None,
 ) -> Exported:
     """Writes a run (its best epoch), a checkpoint or a network as a file, once the file has given the same answers.
 
     How photos are prepared comes from the run. Of a network that is no run's it must be said: a `spec`, as data sets
     have it, or `image_size` (channels, height, width) with `mean` and `std` of images on the scale 0 to 1; `resize` is
-    a photo's shorter side before its centre is cut out.
+    a photo's shorter side before its centre is cut out. `format` is `ftbnn` or `onnx`, by default as the path ends.
     """
     path = Path(path)
+    format = _format(path, format)
     said = _Said(image_size, mean, std, class_names, resize)
     if isinstance(what, nn.Module):
         known = said.spec(spec, "a file must know its images: give the run, the spec of your data set")
@@ -61,6 +63,17 @@ def export(
         what = load_run(what)
     known = said.spec(spec or what.spec, f"{what.name} was trained on data of your own: give their spec")
     return write_file(what.network, path, name or what.name, known, format)
+
+
+def _format(path: Path, said: str | None) -> str:
+    """What is said, or what the path's ending says; not one under the other's name."""
+    ending = path.suffix[1:] if path.suffix[1:] in FORMATS else None
+    chosen = said or ending or FORMATS[0]
+    if chosen not in FORMATS:
+        raise unknown("format", chosen, FORMATS)
+    if ending not in (None, chosen):
+        raise UserError(f"{path} would hold {chosen}; call it .{chosen}, or give the format {ending}")
+    return chosen
 
 
 @dataclass(frozen=True)
