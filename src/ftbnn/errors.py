@@ -28,6 +28,11 @@ def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> 
     return UserError(f"unknown {kind} {name!r}; did you mean {', '.join(near)}?" + (f" ({hint})" if hint else ""))
 
 
+def lacks_torch(what: str) -> UserError:
+    """The error where only the light runtime is there."""
+    return UserError(f"{what} needs PyTorch, which the light install leaves out: in a checkout, pip install '.[train]'")
+
+
 def refusing(stray: Callable[[str], UserError]) -> Callable[[type[Made]], type[Made]]:
     """Makes a dataclass answer a setting that it does not have with `stray`'s error, not with its own signature."""
 

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -65,3 +67,21 @@ def test_every_method_is_listed_where_a_user_looks(capsys):
         assert name in helped
         assert method.about in listed
         assert f"`{name}`" in told
+
+
+NAMES = """
+import sys
+sys.modules["torch"] = None
+import ftbnn
+for name in ("nn", "fit", "data"):
+    try:
+        getattr(ftbnn, name)
+    except ftbnn.UserError as error:
+        print(error)
+"""
+
+
+def test_without_torch_a_name_says_what_to_install():
+    told = subprocess.run([sys.executable, "-c", NAMES], check=True, capture_output=True, text=True).stdout.splitlines()
+    install = "needs PyTorch, which the light install leaves out: in a checkout, pip install '.[train]'"
+    assert told == [f"ftbnn.{name} {install}" for name in ("nn", "fit", "data")]
