@@ -42,8 +42,9 @@ def refusing(stray: Callable[[str], UserError]) -> Callable[[type[Made]], type[M
 
         @functools.wraps(init)
         def checked(self: Made, *values: Any, **settings: Any) -> None:
-            for name in settings.keys() - known:
-                raise stray(name)
+            for name in settings:
+                if name not in known:
+                    raise stray(name)
             init(self, *values, **settings)
 
         type.__setattr__(kind, "__init__", checked)
