@@ -24,6 +24,13 @@ else()
   endforeach()
   target_include_directories(ftbnn PRIVATE native)
   target_compile_options(ftbnn PRIVATE -O3 -fno-math-errno -ffp-contract=off)
+  # What is inside is C++: a program in C alone has to be told of its runtime.
+  set(runtime stdc++)
+  if("c++" IN_LIST CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
+    set(runtime c++)
+  endif()
+  target_link_libraries(ftbnn INTERFACE ${runtime} m)
+  set(pc_libs " -l${runtime} -lm -pthread")
 endif()
 target_link_libraries(ftbnn PUBLIC Threads::Threads)
 target_compile_definitions(ftbnn PRIVATE FTBNN_VERSION="${PROJECT_VERSION}")
@@ -37,9 +44,6 @@ target_include_directories(ftbnn PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/
 add_executable(classify native/examples/classify.c)
 target_compile_options(classify PRIVATE -std=c99 -Wall -Wextra -Wpedantic)
 target_link_libraries(classify PRIVATE ftbnn)
-if(NOT BUILD_SHARED_LIBS)
-  set_target_properties(classify PROPERTIES LINKER_LANGUAGE CXX)
-endif()
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ftbnn)
 install(TARGETS ftbnn EXPORT ftbnn-targets PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -49,5 +53,7 @@ configure_package_config_file(native/capi/ftbnn-config.cmake.in ${PROJECT_BINARY
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ftbnn-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ftbnn-config.cmake ${PROJECT_BINARY_DIR}/ftbnn-config-version.cmake
         DESTINATION ${config_dir})
+# From where ftbnn.pc lies: `cmake --install --prefix` may put it anywhere.
+file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(native/capi/ftbnn.pc.in ${PROJECT_BINARY_DIR}/ftbnn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ftbnn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -60,10 +60,17 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _metadata.version("ftbnn")
-    if name in _PACKAGES:
-        return _import(f"ftbnn.{name}")
-    if name in _HOMES:
-        return getattr(_import(f"ftbnn.{_HOMES[name]}"), name)
+    try:
+        if name in _PACKAGES:
+            return _import(f"ftbnn.{name}")
+        if name in _HOMES:
+            return getattr(_import(f"ftbnn.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        from ftbnn.errors import lacks_torch
+
+        raise lacks_torch(f"ftbnn.{name}") from None
     raise AttributeError(f"module 'ftbnn' has no attribute {name!r}")
 
 

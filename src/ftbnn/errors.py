@@ -1,7 +1,12 @@
 """Ends that are not crashes: a user's mistake, said in one line with what to do, and a run that was asked to stop."""
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from difflib import get_close_matches
+from typing import Any, TypeVar
+
+Made = TypeVar("Made")
 
 
 class UserError(ValueError):
@@ -21,6 +26,31 @@ def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> 
     names = list(choices)
     near = get_close_matches(name.lower(), names, n=4, cutoff=0.4) or names[:4]
     return UserError(f"unknown {kind} {name!r}; did you mean {', '.join(near)}?" + (f" ({hint})" if hint else ""))
+
+
+def lacks_torch(what: str) -> UserError:
+    """The error where only the light runtime is there."""
+    return UserError(f"{what} needs PyTorch, which the light install leaves out: in a checkout, pip install '.[train]'")
+
+
+def refusing(stray: Callable[[str], UserError]) -> Callable[[type[Made]], type[Made]]:
+    """Makes a dataclass answer a setting that it does not have with `stray`'s error, not with its own signature."""
+
+    def wrapped(kind: type[Made]) -> type[Made]:
+        init: Callable[..., None] = kind.__init__
+        known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+
+        @functools.wraps(init)
+        def checked(self: Made, *values: Any, **settings: Any) -> None:
+            for name in settings:
+                if name not in known:
+                    raise stray(name)
+            init(self, *values, **settings)
+
+        type.__setattr__(kind, "__init__", checked)
+        return kind
+
+    return wrapped
 
 
 def first_line(error: BaseException) -> str:

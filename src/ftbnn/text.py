@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+MOST_OF_A_CELL = 200
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns under a header; columns of numbers are set to the right."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    """Columns under a header, each cell on one line; columns of numbers are set to the right."""
+    cells = [[line(str(cell), MOST_OF_A_CELL) for cell in row] for row in rows]
     widths = [max(len(text) for text in column) for column in zip(header, *cells, strict=True)]
     right = [
         bool(cells) and all(isinstance(row[k], int | float) or _is_number(str(row[k])) for row in rows)

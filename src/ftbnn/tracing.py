@@ -84,7 +84,7 @@ class Call:
     @property
     def spoken(self) -> str:
         """The operator's name as people write it."""
-        return SPOKEN.get(self.name, self.name).removeprefix("ftbnn::")
+        return SPOKEN.get(self.name) or self.name.removeprefix("ftbnn::").lstrip("_").removeprefix("native_")
 
     @property
     def label(self) -> str:

@@ -184,24 +184,41 @@ def test_without_torch_a_file_still_predicts(deployed, tmp_path):
     subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
 
 
-def test_a_c_program_gives_the_same_answer(deployed, tmp_path):
-    """Configured, built, installed and found by another project, as a user of the C API would; run on a raw image."""
-    _, path = deployed
+def install(folder, *settings):
+    """Configured, built, installed and found by another project, as a user of the C API would: where it lies."""
     tools = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    build, prefix, mine = tmp_path / "build", tmp_path / "prefix", tmp_path / "mine"
+    build, prefix, mine = folder / "build", folder / "prefix", folder / "mine"
     mine.mkdir()
     (mine / "CMakeLists.txt").write_text(A_PROJECT)
-    configure = ["cmake", "-S", str(ROOT), "-B", str(build), "-DFTBNN_C=ON", "-DCMAKE_BUILD_TYPE=Release"]
     for command in (
-        configure,
-        ["cmake", "--build", str(build), "--parallel", "2"],
+        ["cmake", "-S", str(ROOT), "-B", str(build), "-DFTBNN_C=ON", "-DCMAKE_BUILD_TYPE=Release", *settings],
+        ["cmake", "--build", str(build), "--target", "ftbnn", "classify", "--parallel", "2"],
         ["cmake", "--install", str(build), "--prefix", str(prefix)],
         ["cmake", "-S", str(mine), "-B", str(mine / "build"), f"-DCMAKE_PREFIX_PATH={prefix}"],
         ["cmake", "--build", str(mine / "build")],
     ):
         subprocess.run(command, check=True, capture_output=True, env=tools)
+    shutil.rmtree(build)
+    return prefix, mine
+
+
+def compiled_by_pkg_config(prefix, program):
+    """The example in C, with what pkg-config says and nothing else."""
+    found = {"PKG_CONFIG_PATH": str(next(prefix.glob("lib*/pkgconfig")))}
+    asked = ["pkg-config", "--cflags", "--libs", "ftbnn"]
+    flags = subprocess.run(asked, check=True, capture_output=True, text=True, env=os.environ | found).stdout.split()
+    source = str(ROOT / "native" / "examples" / "classify.c")
+    subprocess.run(["cc", source, "-o", str(program), *flags], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("shared", ["ON", "OFF"])
+def test_a_c_program_gives_the_same_answer(deployed, tmp_path, shared):
+    """Run on a raw image; of a static library, too, in a project of C alone."""
+    _, path = deployed
+    prefix, mine = install(tmp_path, f"-DBUILD_SHARED_LIBS={shared}")
+    if shutil.which("pkg-config"):
+        compiled_by_pkg_config(prefix, tmp_path / "by-pkg-config")
     assert (prefix / "include" / "ftbnn.h").exists()
-    assert list(prefix.glob("lib*/libftbnn.so"))
     image = load_data("digits", None).test.images[3, 0].numpy()
     (tmp_path / "image.raw").write_bytes(image.tobytes())
     classify = str(mine / "build" / "classify")
@@ -217,8 +234,9 @@ def test_a_c_program_gives_the_same_answer(deployed, tmp_path):
     )
     assert wrong.returncode == 2
     assert "not a .ftbnn file" in wrong.stderr
+    if shared == "OFF":
+        return
     from_memory(next(prefix.glob("lib*/libftbnn.so")), path.read_bytes())
-    shutil.rmtree(build)
     for threads, batch in ((1, 1), (1, 4), (2, 1), (2, 5)):
         command = [str(mine / "build" / "steady"), str(path), str(threads), str(batch)]
         allocations = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -30,7 +30,7 @@ def begun(out, *, epochs=3):
     job = plan("ftbnn18", "digits", source=replace(source, val=source.test), settings=settings, width=4, out=out)
 
     def cut(row, _):
-        if row["epoch"] == epochs:
+        if row["epoch"] == epochs + 1:
             raise PowerCut
 
     options = Options(quiet=True, save_every=5, callbacks=[cut])

@@ -56,8 +56,10 @@ def test_top_gives_the_likeliest_classes_of_each_image():
     assert first[0].name == str(first[0].index)
     assert first[0].share == pytest.approx(np.exp(scores.max()) / np.exp(scores).sum(), rel=1e-5)
     assert sum(guess.share for guess in model.top(DIGIT, 99)[0]) == pytest.approx(1)
-    with pytest.raises(UserError, match="k must be 1 or more"):
-        model.top(DIGIT, 0)
+    assert model.top(DIGIT, np.int64(3))[0] == first
+    for k in (0, "3", 1.5):
+        with pytest.raises(UserError, match="k must be a whole number from 1 on, not"):
+            model.top(DIGIT, k)
 
 
 def test_standard_input_is_a_picture_too(digit):
@@ -209,3 +211,54 @@ def test_a_model_reaches_another_process():
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         scores = pool.submit(load(FILE, threads=1), DIGIT).result()
     np.testing.assert_array_equal(scores, load(FILE)(DIGIT))
+
+
+def test_numbers_are_whole_of_whatever_type():
+    model = load("zoo:digits", threads=np.int64(2), max_bytes=np.uint32(2**30), max_macs=2**70)
+    assert model.threads == 2
+    assert model.resize == 8
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "message"),
+    [
+        ("zoo:digits", {"max_bytes": "1"}, "max_bytes must be a whole number from 1 on, not '1'"),
+        ("zoo:digits", {"max_bytes": -1}, "max_bytes must be a whole number from 1 on, not -1"),
+        ("zoo:digits", {"max_macs": 1e9}, "max_macs must be a whole number from 1 on, not 1000000000.0"),
+        ("zoo:digits", {"isa": 2}, "isa is a name"),
+        (None, {}, "a model is a path, zoo:NAME or the bytes of a file, not a NoneType"),
+        (DIGIT, {}, "not a ndarray"),
+        ("a\0b", {}, r"cannot read a\\x00b: a path has no null character"),
+        ("a\nb", {}, r"cannot read a\\nb: No such file"),
+    ],
+)
+def test_what_cannot_be_loaded_is_one_clear_line(source, settings, message):
+    with pytest.raises(UserError, match=message) as caught:
+        load(source, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_standard_input_is_told_of():
+    result = predict("-", input=b"")
+    assert result.returncode == 2
+    assert (
+        result.stderr
+        == b"ftbnn predict: standard input cannot be read as a picture: it is empty; give it the bytes of one\n"
+    )
+    assert b"it is none of JPEG" in predict("-", input=b"text").stderr
+
+
+def test_a_path_is_printed_on_one_safe_line(digit, tmp_path, capsys):
+    odd = tmp_path / "a\x1b[31m\nb.png"
+    odd.write_bytes(digit.read_bytes())
+    assert main(["predict", "zoo:digits", str(odd), f"{odd}x"]) == 2
+    out, err = capsys.readouterr()
+    for text in (out, err):
+        assert "\x1b" not in text
+        assert r"a\x1b[31m\nb.png" in text
+    assert err.count("\n") == 1
+    for words in (["eval", f"{odd}.ftbnn", "--data", "digits"], ["eval", str(odd)], ["curves", str(odd)]):
+        assert main(words) == 2
+        err = capsys.readouterr().err
+        assert "\x1b" not in err
+        assert err.count("\n") == 1

@@ -145,15 +145,32 @@ def test_export_does_not_guess_how_images_are_prepared(tmp_path):
     assert (model.mean, model.std, model.class_names) == ([0.5], [0.25], names)
 
 
+def test_the_format_is_that_of_the_files_name(tmp_path):
+    network, spec = mine(), load_data("digits").spec
+    ftbnn.export(network, tmp_path / "x.onnx", spec=spec)
+    with pytest.raises(UserError, match=r"not a .ftbnn file"):
+        ftbnn.load(tmp_path / "x.onnx")
+    for name, format, message in (
+        ("x.onnx", "ftbnn", "x.onnx would hold ftbnn; call it .ftbnn, or give the format onnx"),
+        ("x.ftbnn", "onnx", "x.ftbnn would hold onnx; call it .onnx, or give the format ftbnn"),
+        ("x", "tflite", "unknown format 'tflite'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            ftbnn.export(network, tmp_path / name, spec=spec, format=format)
+
+
 def test_a_run_on_data_of_ones_own_is_told_how_images_are_prepared(tmp_path, capsys):
     data, run = floats(), tmp_path / "run"
     scores = ftbnn.fit(mine(), (data, data), RECIPE, run, QUIET)
     assert main(["export", str(run)]) == 2
     err = capsys.readouterr().err
-    assert "was trained on data of your own" in err
-    assert "load_run(path, network)" in err
+    assert "how images of your own data are prepared is not known" in err
+    assert f"in Python, ftbnn.export(ftbnn.load_run('{run}', network), FILE, image_size=..., mean=..., std=...)" in err
     assert err.count("\n") == 1
     assert main(["eval", str(run), "--data", "digits"]) == 2
+    assert f"in Python, ftbnn.evaluate(ftbnn.load_run('{run}', network), data)" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"in Python, ftbnn.export\(ftbnn.load_run"):
+        ftbnn.export(run, tmp_path / "x.ftbnn", image_size=(1, 8, 8), mean=0.0, std=1.0)
     found = ftbnn.load_run(run, mine())
     with pytest.raises(UserError, match=r"run was trained on data of your own: give their spec, or image_size="):
         ftbnn.export(found, tmp_path / "x.ftbnn")
@@ -164,6 +181,24 @@ def test_a_run_on_data_of_ones_own_is_told_how_images_are_prepared(tmp_path, cap
     assert ftbnn.evaluate(tmp_path / "x.ftbnn", "digits")["test_top1"] == pytest.approx(
         scores["test_top1"], abs=ONE_IMAGE
     )
+
+
+def test_a_source_with_a_spec_says_how_images_of_ones_own_are_prepared(tmp_path, capsys):
+    data, run, names = floats(), tmp_path / "run", tuple("abcdefghij")
+    spec = replace(load_data("digits").spec, name="letters", class_names=names)
+    scores = ftbnn.fit(mine(), ftbnn.data.Source(spec, data, data), RECIPE, run)
+    assert main(["export", str(run), "-o", str(tmp_path / "x.ftbnn")]) == 0
+    assert ftbnn.load(tmp_path / "x.ftbnn").class_names == list(names)
+    assert ftbnn.evaluate(run, data)["test_top1"] == pytest.approx(scores["test_top1"], abs=ONE_IMAGE)
+    capsys.readouterr()
+    assert main(["eval", str(run)]) == 2
+    assert "was trained on data of your own (letters): say on which to evaluate" in capsys.readouterr().err
+
+
+def test_who_trains_on_data_of_their_own_is_told_that_there_is_no_file(tmp_path):
+    with pytest.warns(UserWarning, match="gets no best.ftbnn: how images of your own data are prepared") as told:
+        ftbnn.fit(mine(), floats(), replace(RECIPE, epochs=1), tmp_path / "run")
+    assert len(told) == 1
 
 
 def test_the_file_in_a_run_is_that_of_its_best_epoch_or_none(trained, tmp_path):
@@ -283,8 +318,9 @@ except ValueError as error:
 
 
 def test_a_data_set_that_raises_in_a_worker_ends_the_process_with_one_line(tmp_path):
+    quietly = [sys.executable, "-W", "ignore"]  # on one core PyTorch warns of two workers
     result = subprocess.run(
-        [sys.executable, "-c", RAISES, str(tmp_path / "run")], capture_output=True, text=True, check=False, timeout=60
+        [*quietly, "-c", RAISES, str(tmp_path / "run")], capture_output=True, text=True, check=False, timeout=60
     )
     assert result.returncode == 1
     assert result.stderr == "item 5 of your data set raises OSError: the disk has gone (<string>, line 8)\n"

@@ -428,7 +428,7 @@ def test_eval_on_data_of_other_channels_or_classes_is_refused(whole_run, capsys)
         ((torch.zeros(1, 8, 8, dtype=torch.uint8), 0), "tensor of floats"),
         (("picture", 0), "tensor of floats"),
         ((torch.zeros(1, 8, 8), "cat"), "whole number"),
-        ((torch.zeros(1, 8, 8), 0.5), "whole number"),
+        ((torch.zeros(1, 8, 8), 0.5), "class numbers"),
         ((torch.zeros(1, 8, 8), torch.zeros(3)), "class numbers"),
         ((torch.zeros(1, 8, 8), 0, 1), r"\(image, label\)"),
         ({"image": 0}, r"\(image, label\)"),

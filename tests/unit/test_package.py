@@ -1,15 +1,20 @@
 """What the package promises before anything is computed: its dependencies, its public names and its README."""
 
 import re
+import shlex
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import ftbnn
+from ftbnn.cli.main import main, parser
 
 README = Path(__file__).parents[2] / "README.md"
 PYTHON = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+COMMANDS = re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
 MOST_LINES = 45
 
 
@@ -39,3 +44,44 @@ def test_the_readme_runs(code, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out
+
+
+def test_the_commands_of_the_readme_do_not_stand_in_each_others_way():
+    """From top to bottom: each line that trains has a run directory of its own, unless it goes on with one."""
+    trains = [shlex.split(line, comments=True) for line in "".join(COMMANDS).splitlines() if " train ftbnn18" in line]
+    parsed = [parser().parse_args(words[words.index("train") :]) for words in trains if "bench" not in words]
+    runs = [args.out or f"{args.model}-{args.data}" for args in parsed if not args.resume]
+    assert len(runs) > 5
+    assert len(set(runs)) == len(runs)
+
+
+def test_every_method_is_listed_where_a_user_looks(capsys):
+    from ftbnn.nn.methods import METHODS
+
+    assert main(["models"]) == 0
+    listed = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    helped, told = capsys.readouterr().out, (README.parent / "docs" / "training.md").read_text()
+    for name, method in METHODS.items():
+        assert name in helped
+        assert method.about in listed
+        assert f"`{name}`" in told
+
+
+NAMES = """
+import sys
+sys.modules["torch"] = None
+import ftbnn
+for name in ("nn", "fit", "data"):
+    try:
+        getattr(ftbnn, name)
+    except ftbnn.UserError as error:
+        print(error)
+"""
+
+
+def test_without_torch_a_name_says_what_to_install():
+    told = subprocess.run([sys.executable, "-c", NAMES], check=True, capture_output=True, text=True).stdout.splitlines()
+    install = "needs PyTorch, which the light install leaves out: in a checkout, pip install '.[train]'"
+    assert told == [f"ftbnn.{name} {install}" for name in ("nn", "fit", "data")]

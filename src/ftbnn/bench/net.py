@@ -14,6 +14,7 @@ from ftbnn.bench.peers.resnet18 import ResNet18
 from ftbnn.bench.rounds import Contender, Maker, interleave
 from ftbnn.bench.subject import Subject, open_subject
 from ftbnn.errors import UserError
+from ftbnn.text import counted
 
 Say = Callable[[str], None]
 
@@ -66,7 +67,7 @@ def compare(what: Comparison, say: Say) -> Result:
                 made += [contender(subject, isa, threads, images) for subject in subjects for isa in isas]
                 for name, makers in _others(what.peers, say):
                     made += _make(name, makers(subjects, resnet, threads, images), say)
-            say(f"batch {batch}: {what.rounds} rounds of {len(made)} contenders")
+            say(f"batch {batch}: {counted(what.rounds, 'round')} of {counted(len(made), 'contender')}")
             rows += interleave(made, rounds=what.rounds)
         return Result(rows, ratios(rows), [_file(subject, isas) for subject in subjects])
 

@@ -8,7 +8,7 @@ from typing import Any
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.drawing import picture_file
 from ftbnn.errors import UserError
-from ftbnn.text import size, table
+from ftbnn.text import line, size, table
 
 CELL = ("threads", "batch")
 RIVALS = {"fp32": "fp32 ResNet-18", "int8": "int8 ResNet-18", "binary": "same network"}
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
     what = Comparison(
         args.models, args.threads, args.batch, args.peers, args.isa, args.image_size, args.width, args.rounds
     )
-    result = compare(what, lambda line: print(line, file=sys.stderr, flush=True))
+    result = compare(what, lambda text: print(line(text, 500), file=sys.stderr, flush=True))
     parts = [show_rows(result.rows), show_ratios(result.ratios), "\n".join(map(about_file, result.files))]
     if args.paper:
         speeds = speed_rows(result.rows)
@@ -136,8 +136,9 @@ def _against(ratio: dict[str, Any], precision: str) -> str:
 def about_file(file: dict[str, Any]) -> str:
     answers = ", ".join(f"{ms:.1f} ms ({isa})" for isa, ms in file["first_answer_ms"].items())
     weights = "; random weights, for speed alone" if file["random_weights"] else ""
+    name = line(file["name"])
     return (
-        f"{file['name']}: {size(file['size_bytes'])}, {file['size_bytes'] / file['minimum_bytes']:.3f} times the least "
+        f"{name}: {size(file['size_bytes'])}, {file['size_bytes'] / file['minimum_bytes']:.3f} times the least "
         f"(a bit for a binary weight, fp32 for the rest); in fp32 {size(file['fp32_bytes'])}{weights}\n"
-        f"{file['name']}: from opening the file to the first answer, in a fresh process: {answers}"
+        f"{name}: from opening the file to the first answer, in a fresh process: {answers}"
     )

@@ -7,7 +7,7 @@ from typing import Any
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.drawing import picture_file
 from ftbnn.errors import UserError
-from ftbnn.text import counted, table
+from ftbnn.text import counted, line, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def _run_model(args: argparse.Namespace) -> None:
         print(layer_table(budget), end="\n\n")
     print(f"{args.model}, {sums(budget)}")
     if args.plot:
-        print(f"\ndrawn to {args.plot}")
+        print(f"\ndrawn to {line(str(args.plot), 200)}")
 
 
 def _show_measured(args: argparse.Namespace, budget: Any) -> None:

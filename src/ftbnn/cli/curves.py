@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from ftbnn.cli.output import print_json, require_torch
+from ftbnn.text import line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,4 +20,4 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json({str(run): load_curve(run) for run in args.runs})
         return
-    print(f"drawn to {drawn}")
+    print(f"drawn to {line(str(drawn), 200)}")

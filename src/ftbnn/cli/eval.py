@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
+from ftbnn.text import line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +28,9 @@ def run(args: argparse.Namespace) -> None:
         print_json(scores)
         return
     for path in scores["corrupt"]:
-        print(f"skipped a corrupt image: {path}", file=sys.stderr)
+        print(f"skipped a corrupt image: {line(path, 500)}", file=sys.stderr)
     print(
-        f"{args.checkpoint} on {scores['data']}, {scores['test_images']} images: top-1 {scores['test_top1']:.2f} %, "
-        f"top-5 {scores['test_top5']:.2f} %" + (f", loss {scores['test_loss']:.4f}" if "test_loss" in scores else "")
+        f"{line(args.checkpoint, 200)} on {scores['data']}, {scores['test_images']} images: "
+        f"top-1 {scores['test_top1']:.2f} %, top-5 {scores['test_top5']:.2f} %"
+        + (f", loss {scores['test_loss']:.4f}" if "test_loss" in scores else "")
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
-from ftbnn.text import size
+from ftbnn.text import line, size
 
 SUFFIXES = (".ftbnn", ".onnx")
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(made.to_json())
         return
-    print(f"{out}: {size(made.size_bytes)}, the fp32 state is {size(made.fp32_bytes)}")
+    print(f"{line(str(out), 200)}: {size(made.size_bytes)}, the fp32 state is {size(made.fp32_bytes)}")
     if made.samples is not None:
         print(
             f"run natively on {made.samples} samples: same best class for "
@@ -65,4 +65,4 @@ def _ship(args: argparse.Namespace) -> None:
         print_json(card)
         return
     accuracy = f"checkpoint {card['checkpoint_top1']:.2f} %, packed {card['packed_top1']:.2f} % on {card['data']}"
-    print(f"{card['path']}: {size(card['size_bytes'])}; {accuracy}; {card['latency_ms']:.3f} ms an image")
+    print(f"{line(card['path'], 200)}: {size(card['size_bytes'])}; {accuracy}; {card['latency_ms']:.3f} ms an image")

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
         return
     shape = "x".join(map(str, model.input_shape))
     names = counted(len(model.class_names), "class name")
-    print(f"{line(model.name) or path.name}: {size(file_bytes)}, input {shape}, {names}")
+    print(f"{line(model.name or path.name)}: {size(file_bytes)}, input {shape}, {names}")
     header = ["operator", "kind", "output", "MACs M", "weight bits", "weights"]
     cells = [
         [

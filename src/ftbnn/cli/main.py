@@ -26,6 +26,7 @@ from ftbnn.cli import (
 )
 from ftbnn.cli import eval as evaluate
 from ftbnn.errors import Stopped, UserError, unknown
+from ftbnn.text import line
 
 VERBS = {
     "info": info,
@@ -44,6 +45,8 @@ VERBS = {
     "report": report,
 }
 
+LONGEST_LINE = 2000
+
 
 class _Parser(argparse.ArgumentParser):
     """Wrong usage is one line too, with the nearest verb for one that is none."""
@@ -58,15 +61,20 @@ def parser() -> argparse.ArgumentParser:
     main = _Parser(prog="ftbnn", description="1-bit convolutional networks: count, design, train, deploy.")
     verbs = main.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
-        line = (verb.__doc__ or "").splitlines()[0].partition(": ")[2]
-        sub = verbs.add_parser(name, help=line, description=line)
+        about = (verb.__doc__ or "").splitlines()[0].partition(": ")[2]
+        sub = verbs.add_parser(name, help=about, description=about)
         verb.add_arguments(sub)
         sub.add_argument("--json", action="store_true", help="print JSON on standard output")
     return main
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"ftbnn: warning: {message}", file=sys.stderr)
+    _say(f"ftbnn: warning: {message}")
+
+
+def _say(text: str) -> None:
+    """One line, whatever a path in it holds."""
+    print(line(text, LONGEST_LINE), file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,11 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         VERBS[args.verb].run(args)
         sys.stdout.flush()
     except UserError as error:
-        print(f"ftbnn {args.verb}: {error}", file=sys.stderr)
+        _say(f"ftbnn {args.verb}: {error}")
         return 2
     except Stopped as stopped:
         text = str(stopped).replace("go on with resume", "go on with --resume")
-        print(f"ftbnn {args.verb}: {text}", file=sys.stderr)
+        _say(f"ftbnn {args.verb}: {text}")
         return 128 + stopped.signal
     except BrokenPipeError:  # `ftbnn models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,7 +4,7 @@ import json
 from importlib.util import find_spec
 from typing import Any
 
-from ftbnn.errors import UserError
+from ftbnn.errors import lacks_torch
 from ftbnn.json_text import valid
 
 
@@ -16,6 +16,4 @@ def print_json(value: Any) -> None:
 def require_torch(verb: str) -> None:
     """Says what to install where only the light runtime is there."""
     if find_spec("torch") is None:
-        raise UserError(
-            f"`{verb}` needs PyTorch, which the light install leaves out: in a checkout, pip install '.[train]'"
-        )
+        raise lacks_torch(f"`{verb}`")

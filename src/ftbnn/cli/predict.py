@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
         top = [{"class": guess.name, "index": guess.index, "share": guess.share} for guess in guesses]
         answers.append({"image": path, "top": top})
         if not args.json:
-            print(path)
+            print(line(path, 200))
             for guess in guesses:
                 print(f"  {guess.share:7.2%}  {line(guess.name)}")
     if args.json:

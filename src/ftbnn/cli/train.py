@@ -1,12 +1,21 @@
 """train: train a network with a recipe into a run directory."""
 
 import argparse
+import ast
 import os
 import sys
 from pathlib import Path
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
+from ftbnn.text import line
+
+
+def _methods() -> list[str]:
+    """The names in the table of methods, which is literal: read, as importing it would import PyTorch."""
+    text = (Path(__file__).parents[1] / "nn" / "methods" / "__init__.py").read_text()
+    tables = [node.value for node in ast.parse(text).body if isinstance(node, ast.AnnAssign)]
+    return [ast.literal_eval(key) for table in tables if isinstance(table, ast.Dict) for key in table.keys if key]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of initialisation, order and augmentation")
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's; 16 for digits)")
-    parser.add_argument("--method", help="how it is made binary (default: the model's)")
+    parser.add_argument(
+        "--method",
+        help=f"how it is made binary: {', '.join(_methods())} (default: the model's; see `ftbnn models`)",
+    )
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
     parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
@@ -89,5 +101,5 @@ def run(args: argparse.Namespace) -> None:
         return
     print(
         f"test top-1 {scores['test_top1']:.2f} %, top-5 {scores['test_top5']:.2f} % "
-        f"({scores['chosen']}, epoch {scores['epoch']}); run in {job.out}"
+        f"({scores['chosen']}, epoch {scores['epoch']}); run in {line(str(job.out), 200)}"
     )

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
-from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec, Split, UserSplit
+from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec, Split, UserPart, UserSplit
 from ftbnn.data.transforms import ARRAY_AUGMENTS, augment, normalise
 from ftbnn.errors import UserError, first_line
 
@@ -106,15 +106,16 @@ class _Decoder:
 
     @staticmethod
     def _user_item(split: UserSplit, index: int, seed: int) -> Any:
+        own = split.indices[index] if isinstance(split, UserPart) else index
         with drawing_from(seed):
             try:
-                return _checked(split[index], index)
+                return _checked(split[index], own)
             except Exception as error:  # whatever a user's data set may raise
-                return raised(f"item {index} of your data set", error)
+                return raised(f"item {own} of your data set", error)
 
 
 def _checked(item: Any, index: int) -> tuple[Tensor, Any] | UserError:
-    """A user's item as a float image and a label: a whole number, or a tensor for a loss of the user's own."""
+    """A user's item as a float image and a label: a whole number, or floats or a tensor for a loss of their own."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         return UserError(f"item {index} of your data set is a {type(item).__name__}; it must be (image, label)")
     image, label = item
@@ -127,10 +128,10 @@ def _checked(item: Any, index: int) -> tuple[Tensor, Any] | UserError:
         label = label.item()
     if isinstance(label, np.ndarray):
         label = torch.from_numpy(label)
-    if isinstance(label, bool) or not isinstance(label, int | Tensor):
+    if isinstance(label, bool) or not isinstance(label, int | float | Tensor):
         return UserError(
-            f"the label of item {index} of your data set must be a whole number (or a tensor, for a loss of your own), "
-            f"not {item[1]!r}"
+            f"the label of item {index} of your data set must be a whole number (a float or tensor for a loss of your "
+            f"own), not {item[1]!r}"
         )
     return image.to(torch.float32), label
 
@@ -150,6 +151,11 @@ def _stand_apart(_: int) -> None:
     """A signal to the whole process group is the training process's to answer: its workers are in groups of their own,
     and end when it ends or ends them."""
     os.setpgid(0, 0)
+
+
+def single(labels: Tensor) -> Tensor:
+    """Floats as networks give them: Python's and NumPy's are doubles, which no loss takes beside float32."""
+    return labels.float() if labels.dtype == torch.float64 else labels
 
 
 def first_images(batches: Iterable[Batch], enough: int = STATISTICS_IMAGES) -> Iterator[Tensor]:
@@ -259,4 +265,4 @@ class Batches:
                 yield Batch(torch.empty(0), torch.empty(0, dtype=torch.int64), share, corrupt)
                 continue
             images, labels = batch
-            yield Batch(self._prepared(images), torch.as_tensor(labels), share, corrupt)
+            yield Batch(self._prepared(images), single(torch.as_tensor(labels)), share, corrupt)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from ftbnn.data.batches import Batch, derive_seed, drawing_from, raised
+from ftbnn.data.batches import Batch, derive_seed, drawing_from, raised, single
 from ftbnn.data.source import Source
 from ftbnn.errors import UserError
 
@@ -81,4 +81,4 @@ def _checked(batch: Any) -> Batch:
     images, labels = batch
     if not images.is_floating_point():
         raise UserError(f"the images of your DataLoader have {images.dtype} values; they must be floats")
-    return Batch(images.to(torch.float32), labels)
+    return Batch(images.to(torch.float32), single(labels))

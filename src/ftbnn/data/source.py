@@ -137,11 +137,13 @@ class Source:
 def _part(split: Split, indices: Tensor) -> Split:
     if isinstance(split, ArraySplit | FileSplit):
         return split.part(indices)
-    return _UserPart(split, indices.tolist())
+    return UserPart(split, indices.tolist())
 
 
 @dataclass(frozen=True)
-class _UserPart:
+class UserPart:
+    """Some items of a user's data set; `indices` are the user's own numbers of them."""
+
     whole: UserSplit
     indices: list[int]
 

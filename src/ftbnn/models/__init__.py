@@ -5,5 +5,6 @@ from ftbnn.models.derived import DerivedFTBNN
 from ftbnn.models.registry import REGISTRY, Entry, build, find
 from ftbnn.models.resnet import ResNet
 from ftbnn.models.toy import ToyNet
+from ftbnn.nn.methods import METHODS
 
-__all__ = ["FTBNN", "REGISTRY", "DerivedFTBNN", "Entry", "ResNet", "ToyNet", "build", "find"]
+__all__ = ["FTBNN", "METHODS", "REGISTRY", "DerivedFTBNN", "Entry", "ResNet", "ToyNet", "build", "find"]

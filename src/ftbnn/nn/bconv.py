@@ -126,6 +126,12 @@ class BConv(Layer):
         signs: Signs | None = None,
     ) -> None:
         super().__init__()
+        for side, given, kind in (("input", input, Sign), ("signs", signs, Signs)):
+            if given is not None and not isinstance(given, kind):
+                raise UserError(
+                    f"{side} of a binary convolution is a {kind.__name__} or a class derived from it, "
+                    f"not a {type(given).__name__}"
+                )
         if bias:
             raise UserError("a binary convolution has no bias; the BatchNorm behind it has one")
         if min(in_channels, out_channels) < 1:

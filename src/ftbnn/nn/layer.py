@@ -10,6 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from ftbnn.errors import UserError
+
 
 @dataclass
 class Packed:
@@ -32,6 +34,12 @@ class Layer(nn.Module):
     """One operator to whoever names it: what its parts compute is booked under its own path."""
 
     has_binary_form: ClassVar[bool] = False  # whether its weights are, or can be made, signs
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        if callable(getattr(type(self), name, None)):
+            what = f"{type(self).__name__}.{name}"
+            raise UserError(f"{what} is a question that the layer answers: name the parameter otherwise")
+        super().register_parameter(name, param)
 
     def progress(self, share: float) -> None:
         """This share of the training is done, 0 to 1: for schedules, which are functions of it."""

@@ -47,6 +47,8 @@ RULES: dict[str, Callable[[Step], Feature]] = {
     "sub": arithmetic.sub,
     "tanh": arithmetic.curve("tanh"),
 }
+AT_THE_END = "at the end of a network leave it out, scores rank alike without it, and `Model.top` gives shares"
+ADVICE = {"softmax": AT_THE_END, "log_softmax": AT_THE_END}
 # Give the same numbers; a change of type is refused where it rounds.
 _SAME = frozenset("_to_copy alias clone contiguous detach lift_fresh".split())
 
@@ -94,7 +96,8 @@ class _Converter:
                 raise ExportError(path, f"rounds to {call.result.dtype}; networks are exported in float32")
             return next(iter(arguments.values()))
         if call.name not in RULES:
-            raise NotInFormat(path, f"{call.spoken} cannot be written into a .ftbnn file")
+            advice = f"; {ADVICE[call.spoken]}" if call.spoken in ADVICE else ""
+            raise NotInFormat(path, f"{call.spoken} cannot be written into a .ftbnn file{advice}")
         first = call.result if isinstance(call.result, Tensor) else call.result[0]
         return RULES[call.name](Step(path, tuple(first.shape), arguments, self.moves, self.write))
 

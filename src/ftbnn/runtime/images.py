@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from ftbnn.errors import UserError, first_line
 from ftbnn.photos import FORMATS, crop_box, eight_bit, orientation, turned
+from ftbnn.text import line
 
 MOST_PIXELS = 100_000_000  # a small file may unfold into gigabytes
 
 
 def read_picture(path: Path | str) -> Image.Image:
     """The upright picture of a file, or, of `-`, of standard input."""
+    name = "standard input" if str(path) == "-" else line(str(path), 200)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit here is another
@@ -27,14 +29,18 @@ def read_picture(path: Path | str) -> Image.Image:
                 raise UserError(f"{file.width} x {file.height} pixels are more than {MOST_PIXELS:,}")
             return upright(file)
     except FileNotFoundError:
-        raise UserError(f"no picture at {path}") from None
+        raise UserError(f"no picture at {name}") from None
+    except UnidentifiedImageError:  # whose text names the file once more
+        raise UserError(f"{name} cannot be read as a picture: it is none of {', '.join(FORMATS)}") from None
     except Exception as error:  # Pillow's readers raise nearly anything over broken bytes
-        raise UserError(f"{path} cannot be read as a picture: {first_line(error)}") from error
+        raise UserError(f"{name} cannot be read as a picture: {first_line(error)}") from error
 
 
 def _source(path: Path | str) -> Path | io.BytesIO:
     if str(path) == "-":
-        return io.BytesIO(sys.stdin.buffer.read())
+        if not (data := sys.stdin.buffer.read()):
+            raise UserError("it is empty; give it the bytes of one")
+        return io.BytesIO(data)
     if Path(path).exists() and not Path(path).is_file():  # a pipe would block for ever
         raise UserError("it is not a file")
     return Path(path)

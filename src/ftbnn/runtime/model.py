@@ -1,5 +1,6 @@
 """A .ftbnn file as a function: images in, scores out."""
 
+import operator
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ Images = NDArray[Any] | Image.Image | Sequence[NDArray[Any] | Image.Image]
 Given = str | os.PathLike[str] | bytes | bytearray | memoryview | BytesIO
 MOST_FILE_BYTES = 2**31  # docs/format.md
 MOST_THREADS = 1024
+NO_LIMIT = 2**64 - 1
 
 
 @contextmanager
@@ -32,9 +34,13 @@ def naming(file: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+        raise UserError(f"cannot read {_shown(file)}: {error.strerror or error}") from error
     except FormatError as error:
-        raise FormatError(f"{file}: {error}") from None
+        raise FormatError(f"{_shown(file)}: {error}") from None
+
+
+def _shown(file: str | os.PathLike[str]) -> str:
+    return line(os.fspath(file), 200)
 
 
 @dataclass(frozen=True)
@@ -66,30 +72,45 @@ def _bytes_of(source: Given) -> bytes | None:
 
 def _check_file(path: str) -> None:
     """A pipe would block for ever, and a huge file would be read before its size is compared."""
+    if "\0" in path:
+        raise UserError(f"cannot read {_shown(path)}: a path has no null character")
     with naming(path):
         facts = Path(path).stat()
     if not stat.S_ISREG(facts.st_mode):
-        raise UserError(f"cannot read {path}: it is not a file")
+        raise UserError(f"cannot read {_shown(path)}: it is not a file")
     if facts.st_size > MOST_FILE_BYTES:
-        raise FormatError(f"{path}: {facts.st_size} bytes are more than a file may have")
+        raise FormatError(f"{_shown(path)}: {facts.st_size} bytes are more than a file may have")
 
 
-def _check_threads(threads: Any) -> int:
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
-        raise UserError(f"threads must be a whole number from 1 to {MOST_THREADS}, not {threads!r}")
-    return threads
+def _whole(name: str, value: Any, most: int | None = None) -> int:
+    """A whole number from 1 on, of any type that is one (NumPy's too)."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if isinstance(value, bool) or not 1 <= number <= (most or number):
+        upper = f"from 1 to {most}" if most else "from 1 on"
+        raise UserError(f"{name} must be a whole number {upper}, not {value!r}")
+    return number
 
 
 class Model:
     """A loaded network. May be called from several threads at once; the GIL is released while it runs."""
 
     def __init__(self, source: Given, *, threads: int | None = None, **settings: Any) -> None:
+        if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview | BytesIO):
+            raise UserError(f"a model is a path, zoo:NAME or the bytes of a file, not a {type(source).__name__}")
         given = _bytes_of(source)
         name = "these bytes" if given is not None else os.fspath(source)  # type: ignore[arg-type]
-        count = _native.cores() if threads is None else _check_threads(threads)
+        count = _native.cores() if threads is None else _whole("threads", threads, MOST_THREADS)
+        for setting in ("max_bytes", "max_macs"):
+            if setting in settings:
+                settings[setting] = min(_whole(setting, settings[setting]), NO_LIMIT)
+        if not isinstance(isa := settings.get("isa", ""), str):
+            raise UserError(f"isa is a name, as `ftbnn info` lists them, not {isa!r}")
         if given is None:
             _check_file(name)
-        with naming(line(str(name), 200)):
+        with naming(name):
             self._engine = _native.Engine(given if given is not None else name, count, **settings)
         self._made_of = (given if given is not None else str(Path(name).absolute()), count, settings)
         self.name: str = self._engine.name
@@ -98,6 +119,7 @@ class Model:
         self.class_names: list[str] = self._engine.class_names
         self.mean: list[float] = self._engine.mean
         self.std: list[float] = self._engine.std
+        self.resize: int = self._engine.resize  # a photo's shorter side before its centre is cut out
         self.threads: int = self._engine.threads
         self.isa: str = self._engine.isa
 
@@ -112,8 +134,7 @@ class Model:
 
     def top(self, images: Images, k: int = 5) -> list[list[Guess]]:
         """The `k` likeliest classes of each image, best first."""
-        if k < 1:
-            raise UserError(f"k must be 1 or more, not {k}")
+        k = _whole("k", k)
         scores = self(images)
         if not np.isfinite(scores).all():
             raise UserError("the network's scores are not finite: its weights are too large")
@@ -139,8 +160,7 @@ class Model:
 
     def profile(self, images: Images, *, rounds: int = 20) -> list[OperatorTime]:
         """Where the time goes for one image: the fastest of `rounds` for each operator."""
-        if rounds < 1:
-            raise UserError(f"rounds must be 1 or more, not {rounds}")
+        rounds = _whole("rounds", rounds)
         batch = self._batch(images)[:1]
         profile = self._engine.profile_u8 if batch.dtype == np.uint8 else self._engine.profile_f32
         seconds = profile(batch, rounds)
@@ -194,7 +214,7 @@ class Model:
             if image.shape == (height, width, channels):
                 return image
             picture = picture_of(image)
-        return centre_view(picture, channels=channels, size=(height, width), side=self._engine.resize)
+        return centre_view(picture, channels=channels, size=(height, width), side=self.resize)
 
 
 def load(

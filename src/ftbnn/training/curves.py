@@ -9,6 +9,8 @@ from ftbnn.errors import UserError
 from ftbnn.training.record import read
 from ftbnn.training.run import RunDir
 
+FEW = 30  # epochs that are drawn as dots too: of one alone there is no line
+
 Steps = list[list[dict[str, Any]]]  # the epoch rows of each step of a run
 
 
@@ -43,13 +45,13 @@ def plot(runs: Sequence[Path], out: Path) -> Path:
     with canvas(out, size=(8, 5)) as losses:
         accuracies = losses.twinx()
         for index, (run, rows) in enumerate(curves.items()):
-            epochs, color = range(1, len(rows) + 1), f"C{index}"
+            epochs, color, dots = range(1, len(rows) + 1), f"C{index}", "." if len(rows) <= FEW else ""
             best = best_top1(steps[run])
-            losses.plot(epochs, [row["train_loss"] for row in rows], "--", color=color)
+            losses.plot(epochs, [row["train_loss"] for row in rows], f"{dots}--", color=color)
             name = run.name if len({other.name for other in runs}) == len(runs) else str(run)
             label = name if best is None else f"{name}: best {best:.2f} %"
             top1 = [row.get("val_top1", row["train_top1"]) for row in rows]  # without validation there is only training
-            accuracies.plot(epochs, top1, color=color, label=label)
+            accuracies.plot(epochs, top1, f"{dots}-", color=color, label=label)
         losses.set_xlabel("epoch")
         losses.set_ylabel("training loss (dashed)")
         losses.set_ylim(bottom=0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ def fit(
     recipe: str | Recipe | Steps = "naive",
     out: str | Path = "runs/run",
     options: Options | None = None,
+    **others: NoReturn,
 ) -> dict[str, Any]:
     """Trains `network`, leaves in it the weights of the epoch that is best on the validation images and returns their
     scores; everything else is in the run directory `out`.
@@ -46,8 +47,12 @@ def fit(
     (train, test) or (train, validation, test). Where there is no validation split, the recipe holds one out.
     `network` may be a function: it is called after the seed is set.
     """
+    for name in others:
+        raise _stray(name)
     options = options or Options()
     recipe = recipes.find(recipe) if isinstance(recipe, str) else recipe
+    if not isinstance(options, Options):
+        raise UserError(f"options are an ftbnn.Options, not a {type(options).__name__}")
     if not isinstance(recipe, Recipe | Steps):
         raise UserError(f"a recipe is a name, a Recipe or Steps, not a {type(recipe).__name__}")
     source, run = source_of(data), RunDir(Path(out))
@@ -66,8 +71,17 @@ def fit(
         scores = train(module, source, recipe, run, options, here=here, stop=stop)  # type: ignore[arg-type]
         module.load_state_dict(here.share(load_state(run.path)["model"] if here.is_first else None))
         if here.is_first and not options.model.name:
-            leave_file(run.last_step, module)
+            why = leave_file(run.last_step, module)
+            if why and not options.quiet:
+                warnings.warn(f"{run.path} gets no {run.file.name}: {why}", stacklevel=2)
         return scores
+
+
+def _stray(name: str) -> UserError:
+    for argument, kind in (("options", Options), ("recipe", Recipe)):
+        if name in kind.__dataclass_fields__:
+            return UserError(f"fit has no argument {name}: give {argument}=ftbnn.{kind.__name__}({name}=...)")
+    return unknown("argument of fit", name, ["network", "data", "recipe", "out", "options"])
 
 
 def _seed_all(seed: int) -> None:

@@ -85,8 +85,9 @@ class Loop:
         self.network = network.to(device).to(memory_format=self.memory_format)  # type: ignore[call-overload]
         if recipe.backend.startswith("native"):
             lay_out(self.network)
-        self.optimizer = (options.optimizer or (lambda it: optimizer(it, recipe)))(self.network)
-        self.scheduler = None if options.scheduler is None else options.scheduler(self.optimizer)
+        own = options.optimizer
+        self.optimizer = optimizer(self.network, recipe) if own is None else _made("optimizer", own(self.network))
+        self.scheduler = None if options.scheduler is None else _made("scheduler", options.scheduler(self.optimizer))
         self.parallel: DistributedDataParallel | None = None
         if world.size > 1:
             self.parallel = DistributedDataParallel(
@@ -193,7 +194,7 @@ class Loop:
                 part = len(labels) / len(batch)
                 self.scaler.scale(loss * (part * batch.share)).backward()  # type: ignore[no-untyped-call]
             total += part * float(loss.detach())
-            good = hits(logits.detach(), labels)
+            good = hits(logits, labels)
             top1, top5 = top1 + good[0], top5 + good[1]
         self._check_loss(total, batch, rate)
         if self.recipe.clip_norm > 0:
@@ -203,7 +204,7 @@ class Loop:
         self.scaler.update()
         return (total, top1, top5, float(len(batch))) if batch.share else (0.0, 0.0, 0.0, 0.0)
 
-    def _loss(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _loss(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Any]:
         try:
             loss, logits = self.task.loss(self.model, images, labels)
         except ValueError as error:
@@ -306,7 +307,8 @@ class Loop:
         if is_best and self.world.is_first:
             checkpoint.save(self.run_dir.best, self._weights() | {"scores": {"chosen": self.chosen, **_scores_in(row)}})
         has_lost_patience = 0 < self.recipe.patience <= done - best[1] and bool(best[1])
-        wishes = [callback(row, self.network) for callback in self.options.callbacks]  # all of them, in any case
+        shown = row | {"epoch": done}
+        wishes = [callback(shown, self.network) for callback in self.options.callbacks]  # all of them, in any case
         self.at.is_over = self.world.share(has_lost_patience or any(wishes))
         self._save_last()
 
@@ -415,6 +417,13 @@ class Loop:
 
 def _scores_in(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key.startswith(("train_", "val_"))}
+
+
+def _made(what: str, made: Any) -> Any:
+    """What a user's function has given."""
+    if not hasattr(made, "step"):
+        raise UserError(f"your function of the {what} gives a {type(made).__name__}; it must return the {what}")
+    return made
 
 
 def _note_outputs(outputs: int, spec: Spec) -> None:

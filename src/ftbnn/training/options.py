@@ -8,13 +8,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, refusing, unknown
 from ftbnn.models.spec import ModelSpec
 
-# After each epoch, with its row of metrics and the network; True ends the training.
+# After each epoch, with its row of metrics (`epoch` from 1 on, as in scores) and the network; True ends the training.
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 
 
+@refusing(lambda name: unknown("option", name, Options.__dataclass_fields__))
 @dataclass(frozen=True)
 class Options:
     """Settings of `fit` beside network, data, recipe and directory.
@@ -28,7 +29,7 @@ class Options:
     device: str = "auto"  # cpu, cuda or auto
     workers: int = 0  # processes that decode images
     teacher: nn.Module | None = None
-    loss: Callable[[Tensor, Tensor], Tensor] | None = None
+    loss: Callable[[Any, Tensor], Tensor] | None = None
     optimizer: Callable[[nn.Module], Optimizer] | None = None
     scheduler: Callable[[Optimizer], LRScheduler] | None = None
     callbacks: Sequence[Callback] = ()

@@ -54,16 +54,17 @@ def write_file(network: nn.Module, path: Path, name: str, spec: Spec, format: st
     return Exported(str(path), *sizes, compared.images, compared.top1, compared.median_error)
 
 
-def leave_file(run: RunDir, network: nn.Module) -> None:
+def leave_file(run: RunDir, network: nn.Module) -> str:
     """Leaves the file of a network that was made in Python in its run, which could not build it again; or the reason
-    why there is none."""
+    why there is none, which it gives back."""
     about = run.read_json("run.json")
     try:
         found = load_run(run.path, copy.deepcopy(network).cpu())
         if found.spec is None:
-            raise UserError("it was trained on data of your own: how images are prepared is not known")
+            raise UserError("how images of your own data are prepared is not known; train on a Source with a Spec")
         made = write_file(found.network, run.file, run_of(run.path).name, found.spec)
         about["export"] = made.to_json() | {"path": run.file.name, "epoch": found.state["epoch"]}
     except Exception as error:  # the training is done and saved, whatever a network does to whom traces it
         about["export"] = {"error": first_line(error)}
     run.write_json("run.json", about)
+    return str(about["export"].get("error", ""))

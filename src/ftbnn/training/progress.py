@@ -6,6 +6,8 @@ from datetime import timedelta
 
 from tqdm import tqdm
 
+from ftbnn.text import line
+
 PLAIN_EVERY_S = 30.0
 
 
@@ -30,12 +32,13 @@ class Progress:
             left = timedelta(seconds=round((self.total - self.done) / rate)) if rate else "unknown time"
             self.say(f"{state}  {rate:.{0 if rate >= 10 else 3}f} {self.unit}/s, {left} left")
 
-    def say(self, line: str) -> None:
-        """A line that stays."""
+    def say(self, text: str) -> None:
+        """A line that stays, whatever a path in it holds."""
+        text = line(text, 2000)
         if self.bar is not None:
-            self.bar.write(line, file=sys.stderr)
+            self.bar.write(text, file=sys.stderr)
         elif not self.quiet:
-            print(line, file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self.bar is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
-from ftbnn.errors import UserError, unknown
+from ftbnn.errors import UserError, refusing, unknown
 
 Schedule = Literal["multi-step", "cosine", "constant"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -51,6 +51,13 @@ ALSO_CALLED = {
 }
 
 
+def _unknown_setting(key: str) -> UserError:
+    if key in ALSO_CALLED:
+        return UserError(f"unknown recipe setting {key!r}; it is called {ALSO_CALLED[key]}")
+    return unknown("recipe setting", key, [name for name in get_type_hints(Recipe) if name != "name"])
+
+
+@refusing(_unknown_setting)
 @dataclass(frozen=True)
 class Recipe:
     """The paper's naive recipe by default; a variant is `dataclasses.replace(recipe, ...)`."""
@@ -129,9 +136,7 @@ class Recipe:
         values: dict[str, Any] = {}
         for key, text in settings.items():
             if key not in hints or key == "name":
-                if key in ALSO_CALLED:
-                    raise UserError(f"unknown recipe setting {key!r}; it is called {ALSO_CALLED[key]}")
-                raise unknown("recipe setting", key, [name for name in hints if name != "name"])
+                raise _unknown_setting(key)
             values[key] = _read(key, text, hints[key])
         changed = dataclasses.replace(self, **values)
         if changed.schedule != "multi-step" and (idle := {"milestones", "decay"} & values.keys()):

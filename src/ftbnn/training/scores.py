@@ -47,9 +47,23 @@ def scores_of(network: nn.Module, images: Tensor) -> Tensor:
     return out
 
 
-def hits(logits: Tensor, labels: Tensor) -> tuple[float, float]:
-    """How many labels are the best guess, and among the best five; none of labels that are not class numbers."""
-    if logits.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
+def loss_by(loss: Callable[[Any, Tensor], Tensor], outputs: Any, labels: Tensor) -> Tensor:
+    """What a loss of the user's own says of whatever their network gives."""
+    found = loss(outputs, labels)
+    if not isinstance(found, Tensor):
+        raise UserError(f"the loss gives a {type(found).__name__}; it must give one number, as a tensor")
+    if found.numel() != 1:
+        raise UserError(
+            f"the loss gives a tensor of shape {tuple(found.shape)}; it must give one number: take the mean"
+        )
+    return found.reshape(())
+
+
+def hits(logits: Any, labels: Tensor) -> tuple[float, float]:
+    """How many labels are the best guess, and among the best five: of several outputs by the first, and none of what
+    are no scores of classes, or of labels that are no class numbers."""
+    logits = logits[0] if isinstance(logits, tuple | list) and logits else logits
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
         return 0.0, 0.0
     ranked = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels.unsqueeze(1)
     return float(ranked[:, 0].sum()), float(ranked.any(dim=1).sum())
@@ -79,7 +93,7 @@ def evaluate(
     *,
     device: torch.device,
     prefix: str = "test_",
-    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+    loss: Callable[[Any, Tensor], Tensor] | None = None,
     world: World | None = None,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     memory_format: torch.memory_format = torch.contiguous_format,
@@ -96,12 +110,13 @@ def evaluate(
             continue
         labels = batch.labels.to(device)
         with autocast():
-            logits = scores_of(network, batch.images.to(device, memory_format=memory_format))
+            images = batch.images.to(device, memory_format=memory_format)
+            logits = scores_of(network, images) if loss is None else network(images)
         if loss is None:
             check_labels(labels, logits)
             total_loss = float(nn.functional.cross_entropy(logits.float(), labels, reduction="sum"))
         else:
-            total_loss = float(loss(logits, labels)) * len(labels)
+            total_loss = float(loss_by(loss, logits, labels)) * len(labels)
         sums.add([total_loss, *hits(logits, labels), float(len(labels))])
     total = Sums()
     total.add(world.sum([sums.loss, sums.top1, sums.top5, sums.images], device))

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from ftbnn.errors import UserError
 from ftbnn.training.recipe import Recipe
-from ftbnn.training.scores import check_labels, scores_of
+from ftbnn.training.scores import check_labels, loss_by, scores_of
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[[Any, Tensor], Tensor]
 
 
 def attention_map(features: Tensor) -> Tensor:
@@ -77,12 +77,15 @@ class Task:
             both = _stages(network, "student"), _stages(self.teacher, "teacher")
             self.student_ends, self.teacher_ends = map(_StageEnds, both)
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, logits) of one batch."""
+    def loss(self, model: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, Any]:
+        """(loss, outputs) of one batch; a loss of the user's own takes whatever the network gives."""
         recipe = self.recipe
-        logits = scores_of(model, images)
+        has_free_outputs = self.own_loss is not None and self.teacher is None
+        logits = model(images) if has_free_outputs else scores_of(model, images)
         if self.own_loss is not None:
-            loss = recipe.ce * self.own_loss(logits, labels)
+            loss = recipe.ce * loss_by(self.own_loss, logits, labels)
+            if not loss.requires_grad:
+                raise UserError("the loss does not depend on the network's parameters: it was computed without them")
         else:
             check_labels(labels, logits)
             loss = recipe.ce * F.cross_entropy(logits.float(), labels, label_smoothing=recipe.label_smoothing)

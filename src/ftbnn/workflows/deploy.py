@@ -15,7 +15,7 @@ from ftbnn.data import load as load_data
 from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.transforms import normalise
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, unknown
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
 from ftbnn.runtime import Model
@@ -27,6 +27,7 @@ from ftbnn.training.scores import evaluate as score
 from ftbnn.zoo import card, name_in, resolve
 
 BATCH = 256
+FORMATS = ("ftbnn", "onnx")
 
 
 def export(
@@ -40,27 +41,39 @@ def export(
     class_names: Sequence[str] | None = None,
     resize: int | None = None,
     name: str = "",
-    format: str = "ftbnn",
+    format: str | None = None,
 ) -> Exported:
     """Writes a run (its best epoch), a checkpoint or a network as a file, once the file has given the same answers.
 
     How photos are prepared comes from the run. Of a network that is no run's it must be said: a `spec`, as data sets
     have it, or `image_size` (channels, height, width) with `mean` and `std` of images on the scale 0 to 1; `resize` is
-    a photo's shorter side before its centre is cut out.
+    a photo's shorter side before its centre is cut out. `format` is `ftbnn` or `onnx`, by default as the path ends.
     """
     path = Path(path)
+    format = _format(path, format)
     said = _Said(image_size, mean, std, class_names, resize)
     if isinstance(what, nn.Module):
         known = said.spec(spec, "a file must know its images: give the run, the spec of your data set")
         return write_file(what, path, name or type(what).__name__, known, format)
     if isinstance(what, str | Path):
-        if (run := _made_in_python(what)) is not None:
+        if (run := _made_in_python(what, "export", "FILE, image_size=..., mean=..., std=...")) is not None:
             if spec is not None or not said.nothing:
                 raise UserError(f"the file in {run.path} is made: for another one, export load_run({what!s}, network)")
             return _copy(run, path, format)
         what = load_run(what)
     known = said.spec(spec or what.spec, f"{what.name} was trained on data of your own: give their spec")
     return write_file(what.network, path, name or what.name, known, format)
+
+
+def _format(path: Path, said: str | None) -> str:
+    """What is said, or what the path's ending says; not one under the other's name."""
+    ending = path.suffix[1:] if path.suffix[1:] in FORMATS else None
+    chosen = said or ending or FORMATS[0]
+    if chosen not in FORMATS:
+        raise unknown("format", chosen, FORMATS)
+    if ending not in (None, chosen):
+        raise UserError(f"{path} would hold {chosen}; call it .{chosen}, or give the format {ending}")
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -109,8 +122,9 @@ def _numbers(said: float | Sequence[float] | None, known: tuple[float, ...], cha
     return (float(said),) * channels if isinstance(said, int | float) else tuple(float(number) for number in said)
 
 
-def _made_in_python(path: str | Path) -> RunDir | None:
-    """The run of a network that only Python can build, whose file is in it; None of any other."""
+def _made_in_python(path: str | Path, verb: str, more: str) -> RunDir | None:
+    """The run of a network that only Python can build, whose file is in it; None of any other. `verb` with `more` is
+    what does the same there without the file."""
     run = RunDir(Path(path)).last_step
     if not run.path.is_dir() or (about := run.read_json("run.json"))["model"]["name"]:
         return None
@@ -118,8 +132,8 @@ def _made_in_python(path: str | Path) -> RunDir | None:
     if not run.file.exists() or made.get("epoch") != load_state(run.path)["epoch"]:
         why = made.get("error", "the run has not come to its end")
         raise UserError(
-            f"the network of {path} was made in Python, and the run has no file of it: {why}; hand it over, as "
-            f"load_run(path, network)"
+            f"the network of {path} was made in Python, and the run has no file of it ({why}): in Python, "
+            f"ftbnn.{verb}(ftbnn.load_run({str(path)!r}, network), {more})"
         )
     return run
 
@@ -161,10 +175,17 @@ def evaluate(
     if file.suffix == ".ftbnn":
         data = card(name)["data"] if data is None and name is not None else data
         return evaluate_file(file, data, data_dir, workers=workers)
-    if (run := _made_in_python(file)) is not None:
+    if (run := _made_in_python(file, "evaluate", "data")) is not None:
         known = load_state(run.path)["spec"]["name"]  # it has a file, so it has a spec
-        return evaluate_file(run.file, known if data is None else data, data_dir, workers=workers)
+        return evaluate_file(run.file, _trained_on(file, known) if data is None else data, data_dir, workers=workers)
     return _evaluate_run(load_run(file), data, data_dir, workers)
+
+
+def _trained_on(path: str | Path, name: str) -> str:
+    """The name of a run's data, if anybody else can load them."""
+    if name not in SOURCES:
+        raise UserError(f"{path} was trained on data of your own{f' ({name})' * bool(name)}: say on which to evaluate")
+    return name
 
 
 def _source(data: Any, data_dir: str | Path | None, image_size: int | None = None) -> Source:
@@ -193,9 +214,7 @@ def _score(network: nn.Module, source: Source, workers: int) -> dict[str, Any]:
 
 def _evaluate_run(run: Run, data: Any, data_dir: str | Path | None, workers: int) -> dict[str, Any]:
     spec = run.spec
-    if data is None and spec is None:
-        raise UserError(f"{run.name} was trained on data of your own: say on which to evaluate")
-    name = data if data is not None else spec.name  # type: ignore[union-attr]
+    name = data if data is not None else _trained_on(run.state["path"], "" if spec is None else spec.name)
     source = _source(name, data_dir, None if spec is None else spec.image_size)
     if spec is not None and source.spec is not None:
         for what in ("channels", "classes", "class_names"):

@@ -130,6 +130,16 @@ def test_a_file_is_measured_beside_the_same_network(tmp_path, capsys):
     assert "times the least" in out
 
 
+def test_the_name_of_a_file_is_shown_on_one_safe_line(tmp_path, capsys):
+    network, name = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), "a\x1b[31m\nb"
+    pack(network, torch.zeros(1, 1, 2, 2), tmp_path / "x.ftbnn", name=name)
+    assert main(["bench", "net", str(tmp_path / "x.ftbnn"), "--peers", "", "--rounds", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err
+    assert r"a\x1b[31m\nb" in out
+    assert "1 round of 1 contender\n" in err
+
+
 def test_two_of_one_name_are_two_networks(tmp_path):
     for width in (4, 8):
         network = build("ftbnn18", width=width, stem="small", classes=5).eval()

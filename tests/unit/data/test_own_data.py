@@ -1,6 +1,7 @@
 """A user's own data: what is taken, what is refused in one line, and that a DataLoader's epochs repeat."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from ftbnn.data import load, source_of
+from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.errors import UserError
 
@@ -150,3 +152,19 @@ def test_a_loaders_mistakes_are_one_clear_line(loader, message):
     with pytest.raises(UserError, match=message) as caught:
         epoch(loader)
     assert "\n" not in str(caught.value)
+
+
+def test_an_item_is_named_by_its_own_number_wherever_it_was_put():
+    """Held out for validation, or left for training: each item says in what it raises, or in its label, which it is."""
+
+    class Raising(Broken):
+        def __getitem__(self, index):
+            raise OSError(f"it is {index}")
+
+    for items in (Raising(), [(torch.zeros(1), f"it is {k}") for k in range(4)]):
+        source = source_of(items).with_validation(0.5)
+        for split in (source.train, source.val):
+            with pytest.raises(UserError) as caught:
+                list(Batches(split, batch_size=1, shuffle=False).epoch(0))
+            named, own = (re.search(words, str(caught.value))[1] for words in (r"item (\d)", r"it is (\d)"))
+            assert named == own

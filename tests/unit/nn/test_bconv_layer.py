@@ -146,3 +146,16 @@ def test_runs_under_autocast_compile_and_channels_last(groups):
     torch.testing.assert_close(half.float(), expected)  # up to 256 an integer is exact in bf16
     half.float().sum().backward()
     assert conv.weight.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"input": torch.nn.Tanh()}, "input of a binary convolution is a Sign or a class derived from it, not a Tanh"),
+        ({"input": Sign}, "input of a binary convolution is a Sign .*, not a type"),
+        ({"signs": Sign()}, "signs of a binary convolution is a Signs .*, not a Sign"),
+    ],
+)
+def test_sides_that_are_none_are_refused_at_once(settings, message):
+    with pytest.raises(UserError, match=message):
+        BConv(4, 4, **settings)

@@ -103,3 +103,13 @@ def test_deepcopy_and_pickle_keep_the_settings():
     layer = Sign(zero_one=True, bound=0.7, mode="tanh")
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert (twin.zero_one, twin.rule, twin.mode) == (True, Window(0.7), "tanh")
+
+
+def test_a_parameter_cannot_be_called_as_a_question_is():
+    class Shifted(Sign):
+        def __init__(self):
+            super().__init__()
+            self.shift = torch.nn.Parameter(torch.zeros(4))
+
+    with pytest.raises(UserError, match=r"Shifted.shift is a question that the layer answers: name the parameter"):
+        Shifted()

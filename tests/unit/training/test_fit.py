@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -175,6 +176,64 @@ def test_several_labels_an_image_with_a_loss_of_ones_own(tmp_path):
     assert scores["test_loss"] == pytest.approx(expected)
 
 
+def two_losses(outputs, labels):
+    return nn.functional.cross_entropy(outputs[0], labels) + outputs[1].square().mean()
+
+
+def test_a_loss_of_ones_own_gets_whatever_the_network_gives(tmp_path):
+    scores = fit(TwoHeads(), (TRAIN, VAL, TEST), RECIPE, tmp_path / "run", Options(quiet=True, loss=two_losses))
+    assert scores["train_top1"] > 0, "by the first output"
+    named = Options(quiet=True, loss=lambda outputs, labels: two_losses(outputs["both"], labels))
+    scores = fit(Named(), (TRAIN, VAL, TEST), RECIPE, tmp_path / "named", named)
+    assert scores["test_loss"] > 0
+    assert scores["test_top1"] == 0, "which of them are scores of classes is not known"
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, torch.tensor, "loader"])
+def test_regression(kind, tmp_path):
+    made = float if kind == "loader" else kind
+    items = [(image, made(image.mean().item())) for image, _ in ITEMS]
+    data = (items[:24], items[24:30], items[30:])
+    options = Options(quiet=True, loss=lambda outputs, labels: nn.functional.mse_loss(outputs[:, 0], labels))
+    scores = fit(linear(1), tuple(map(loader, data)) if kind == "loader" else data, RECIPE, tmp_path / "run", options)
+    rows = epochs(tmp_path / "run")
+    assert scores["val_loss"] <= rows[-1]["val_loss"] < rows[0]["val_loss"]
+    with pytest.raises(UserError, match=r"of torch.float32; give a loss of your own"):
+        fit(linear(), data, RECIPE, tmp_path / "other", QUIET)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"loss": lambda out, _: out.square()}, r"gives a tensor of shape \(8, 2\); it must give one number: take the"),
+        ({"loss": lambda *_: 3.0}, "the loss gives a float; it must give one number, as a tensor"),
+        ({"loss": lambda *_: torch.tensor(3.0)}, "the loss does not depend on the network's parameters"),
+        (
+            {"optimizer": lambda _: None},
+            "your function of the optimizer gives a NoneType; it must return the optimizer",
+        ),
+        ({"scheduler": lambda _: None}, "your function of the scheduler gives a NoneType"),
+    ],
+)
+def test_what_a_users_function_gives_wrongly_is_one_clear_line(settings, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        fit(linear(), (TRAIN, TEST), RECIPE, tmp_path / "run", Options(quiet=True, **settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": 1}, r"fit has no argument seed: give options=ftbnn.Options\(seed=...\)"),
+        ({"epochs": 1}, r"fit has no argument epochs: give recipe=ftbnn.Recipe\(epochs=...\)"),
+        ({"option": 1}, "unknown argument of fit 'option'; did you mean options"),
+        ({"options": {"seed": 1}}, "options are an ftbnn.Options, not a dict"),
+    ],
+)
+def test_an_argument_that_fit_does_not_have_is_told_of(settings, message):
+    with pytest.raises(UserError, match=message):
+        fit(linear(), TRAIN, **settings)
+
+
 def sgd(network):
     return torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
 
@@ -213,6 +272,7 @@ def test_a_scheduler_that_watches_the_validation_loss(tmp_path):
         ({"callbacks": [3]}, "callbacks are a list of functions"),
         ({"workers": -1}, "workers must be 0 or more, not -1"),
         ({"seed": "a"}, "seed must be 0 or more, not 'a'"),
+        ({"sed": 1}, "unknown option 'sed'; did you mean seed"),
     ],
 )
 def test_wrong_options_are_one_clear_line(settings, message):
@@ -227,7 +287,7 @@ def test_callbacks_see_every_epoch_and_may_end_the_run(tmp_path):
         seen.append((row["epoch"], isinstance(network, nn.Module), "val_loss" in row))
 
     def stop(row, _):
-        return row["epoch"] == 1
+        return row["epoch"] == 2
 
     scores = fit(
         linear(),
@@ -236,7 +296,7 @@ def test_callbacks_see_every_epoch_and_may_end_the_run(tmp_path):
         tmp_path / "run",
         Options(quiet=True, callbacks=[stop, watch]),
     )
-    assert seen == [(0, True, True), (1, True, True)]
+    assert seen == [(1, True, True), (2, True, True)], "as scores count epochs"
     assert scores["epochs"] == 2
 
 
@@ -357,6 +417,11 @@ class TwoHeads(nn.Module):
 
     def forward(self, x):
         return self.fc(x.flatten(1)), x
+
+
+class Named(TwoHeads):
+    def forward(self, x):
+        return {"both": super().forward(x)}
 
 
 @pytest.mark.parametrize(

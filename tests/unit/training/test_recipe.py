@@ -1,3 +1,4 @@
+import inspect
 import json
 from dataclasses import replace
 
@@ -122,3 +123,11 @@ def test_the_recipe_fits_the_data():
     assert for_data("multi-step", "digits") == "multi-step-digits"
     with pytest.raises(UserError, match="naive-cifar"):
         find("naive-cifra")
+
+
+def test_a_setting_that_a_recipe_does_not_have_is_told_of():
+    with pytest.raises(UserError, match="unknown recipe setting 'learning_rate'; it is called lr"):
+        Recipe(learning_rate=1)
+    with pytest.raises(UserError, match="unknown recipe setting 'epoks'; did you mean epochs"):
+        replace(Recipe(), epoks=1)
+    assert "epochs: int = 60" in str(inspect.signature(Recipe)).replace("'", "")

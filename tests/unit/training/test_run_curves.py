@@ -48,6 +48,21 @@ def test_epochs_are_whole_numbers(epochs, tmp_path, monkeypatch):
     assert all(tick.isdigit() for tick in ticks), ticks
 
 
+@pytest.mark.parametrize(("epochs", "has_dots"), [(1, True), (5, True), (100, False)])
+def test_few_epochs_are_seen(epochs, has_dots, tmp_path, monkeypatch):
+    markers = []
+
+    @contextmanager
+    def watched(*given, **settings):
+        with canvas(*given, **settings) as axes:
+            yield axes
+            markers.extend(line.get_marker() for each in axes.figure.axes for line in each.get_lines())
+
+    monkeypatch.setattr(training_curves, "canvas", watched)
+    training_curves.plot([run_of(tmp_path / "run", epochs)], tmp_path / "c.png")
+    assert markers == ["." if has_dots else "None"] * 2
+
+
 def test_without_validation_training_is_drawn(tmp_path):
     assert training_curves.plot([run_of(tmp_path / "run", 2, val=False)], tmp_path / "c").name == "c.png"
     assert training_curves.best_top1(training_curves.epochs_by_step(tmp_path / "run")) is None
