@@ -25,6 +25,7 @@ class PowerCut(Exception):
 
 def begun(out, *, epochs=3):
     """A run that looks at the test images after every epoch, as they all did; cut off in the epoch after so many."""
+    torch.set_num_threads(1)
     source = load_data("digits")
     settings = {"epochs": "3", "validation": "0", "backend": "torch"}
     job = plan("ftbnn18", "digits", source=replace(source, val=source.test), settings=settings, width=4, out=out)

@@ -123,7 +123,7 @@ class BConvStep final : public FusedStep {
   }
 
   void run_with_pool(Image& image, const Codes& codes) const {
-    pool_->run_in_bands(image, [&](int first, int last, float* to, int worker, bool is_again) {
+    const auto make = [&](int first, int last, float* to, int worker, bool is_again) {
       for (int number = 0; number < panels(); ++number) {
         Epilogue end = epilogue(image, number, first);
         end.out = to + panel(number).first;
@@ -132,7 +132,8 @@ class BConvStep final : public FusedStep {
         if (is_again) end.codes = nullptr;  // somebody else writes them
         convolve(image, codes, number, first, last, worker, end);
       }
-    });
+    };
+    pool_->run_in_bands(image, std::ref(make));
   }
 
   // Where each group's channels are among the bits of the input's codes.

@@ -88,9 +88,10 @@ class ConvStep final : public FusedStep {
       image.for_rows(out().h, [&](int first, int last, int) { conv_->arrange(first, last, in, image.arranged()); });
     }
     if (pool_ != nullptr) {
-      return pool_->run_in_bands(image, [&](int first, int last, float* to, int worker, bool) {
+      const auto make = [&](int first, int last, float* to, int worker, bool) {
         convolve_band(image, in, first, last, to, worker);
-      });
+      };
+      return pool_->run_in_bands(image, std::ref(make));
     }
     if (is_integer(image)) {
       image.for_rows(out().h, [&](int first, int last, int worker) {
