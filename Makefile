@@ -29,11 +29,13 @@ demo: $(READY)  ## show what the project does
 	@$(BIN)/ftbnn bench net runs/demo --peers torch --batch 1,64 --rounds 3
 
 REPORT := benchmarks/reports/$(shell date +%F)-engine
-ISAS = $(shell $(BIN)/python -c 'from ftbnn.bench.ours import different_isas; print(*different_isas(), sep=",")')
+ISA = $(shell $(BIN)/python -c 'from ftbnn.bench.ours import isas_of; print(*isas_of(()))')
 
 bench: $(READY)  ## measure the engine beside others (minutes, wants a quiet machine); writes a report
 	@$(BIN)/ftbnn bench conv --report $(REPORT)
-	@$(BIN)/ftbnn bench net ftbnn18 ftbnn-d18-g1-90m --isa $(ISAS) --threads 1,2 --batch 1,16 --report $(REPORT)
+	@$(BIN)/ftbnn bench net ftbnn18 ftbnn-d18-g1-90m ftbnn-d34-g5-135m --isa $(ISA) --threads 1,2 \
+	  --peers onnxruntime,openvino --report $(REPORT)
+	@$(BIN)/ftbnn bench net --paper --isa $(ISA) --report $(REPORT)
 
 test: lint types unit  ## lint, types and all tests
 

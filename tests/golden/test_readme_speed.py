@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from ftbnn.experiments.speeds import speed_rows
+
 ROOT = Path(__file__).parents[2]
 KEYS = ("name", "engine", "precision", "isa", "median_ms", "min_ms")
 
@@ -20,6 +22,13 @@ def engine_lines():
     rows = [row for row in report("*-engine/net.json")["rows"] if (row["threads"], row["batch"]) == (1, 1)]
     for row in sorted(rows, key=lambda row: row["min_ms"]):
         yield line(*(f"{row[key]:.2f}" if key.endswith("_ms") else row[key] for key in KEYS))
+
+
+def paper_lines():
+    for row in speed_rows(report("*-engine/paper.json")["rows"]):
+        facts = [f"{row[key]:.1f}" if row[key] else "" for key in ("budget_m", "paper_top1")]
+        times = [f"{row[key]:.2f}" for key in ("median_ms", "min_ms", "int8", "fp32")]
+        yield line(row["name"], *facts, *times)
 
 
 def training_lines():
@@ -43,6 +52,10 @@ def block(name):
 
 def test_the_table_of_speed_is_the_report():
     assert block("speed").splitlines()[2:] == list(engine_lines())
+
+
+def test_the_table_of_the_papers_networks_is_the_report():
+    assert block("paper").splitlines()[2:] == list(paper_lines())
 
 
 def test_the_table_of_training_speed_is_the_report():

@@ -130,7 +130,8 @@ def _file(subject: Subject, isas: Sequence[str]) -> dict[str, Any]:
 def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """For each row of ours, how many times as fast it is as the fastest peer of each precision, and as one thread.
 
-    By medians; `_min` by minima. A peer's binary row counts only if it is the same network.
+    By medians; `_min` by minima. A peer's binary row counts only if it is the same network. Where some peers were held
+    to the ISA of ours, those that cannot be held do not count.
     """
     found = []
     for own in rows:
@@ -138,7 +139,7 @@ def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         ratio = {key: own[key] for key in ("name", "isa", "threads", "batch")}
         for precision in ("fp32", "int8", "binary"):
-            rivals = [row for row in rows if _rivals(own, row) and row["precision"] == precision]
+            rivals = held([row for row in rows if _rivals(own, row) and row["precision"] == precision], own)
             if rivals:
                 best = min(rivals, key=lambda row: row["median_ms"])
                 ratio[precision] = best["median_ms"] / own["median_ms"]
@@ -149,6 +150,11 @@ def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             ratio["one_thread"] = one[0]["median_ms"] / own["median_ms"]
         found.append(ratio)
     return found
+
+
+def held(rivals: list[dict[str, Any]], own: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those that use the same ISA, if there are such."""
+    return [row for row in rivals if row["isa"] == own["isa"]] or rivals
 
 
 OURS = ("name", "engine", "isa", "batch")  # what two rows of ours share that differ in threads

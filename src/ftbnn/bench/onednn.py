@@ -15,6 +15,11 @@ VARIABLE, LIMIT = "ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"
 SAME = {"portable": "SSE41", "avx2": "AVX2"}  # of an ISA of ours: what oneDNN calls it
 
 
+def held_to() -> str:
+    """The ISA of ours that PyTorch and OpenVINO are held to, or "auto"."""
+    return next((isa for isa, limit in SAME.items() if limit == os.environ.get(VARIABLE)), "auto")
+
+
 def protect(isas: Sequence[str] = ()) -> str | None:
     """Call before PyTorch or OpenVINO is imported. The limit in force, if there is one."""
     if len(isas) == 1 and isas[0] in SAME:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ftbnn.bench.net import held
 from ftbnn.drawing import canvas
 from ftbnn.experiments.budgets import PRINTED, budget_rows
 from ftbnn.text import table
@@ -12,14 +13,14 @@ NAMES = ("ftbnn18", *(row.model for row in PRINTED))
 REAL = ("fp32", "int8")
 
 
-def best(rows: Sequence[dict[str, Any]], precision: str, isa_row: dict[str, Any]) -> dict[str, Any] | None:
+def best(rows: Sequence[dict[str, Any]], precision: str, own: dict[str, Any]) -> dict[str, Any] | None:
     """The fastest ResNet-18 of that precision, for as many threads and images."""
     rivals = [
         row
         for row in rows
-        if row["precision"] == precision and all(row[key] == isa_row[key] for key in ("threads", "batch"))
+        if row["precision"] == precision and all(row[key] == own[key] for key in ("threads", "batch"))
     ]
-    return min(rivals, key=lambda row: row["median_ms"], default=None)
+    return min(held(rivals, own), key=lambda row: row["median_ms"], default=None)
 
 
 def speed_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

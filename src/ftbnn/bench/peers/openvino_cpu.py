@@ -8,6 +8,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from ftbnn.bench.onednn import held_to
 from ftbnn.bench.peers.openvino_binary import binary_model
 from ftbnn.bench.peers.resnet18 import ResNet18
 from ftbnn.bench.rounds import Contender, Maker
@@ -45,4 +46,4 @@ def compile_model(model: Any, threads: int) -> Any:
 def _contender(model: Any, name: str, precision: str, threads: int, images: NDArray[np.float32]) -> Contender:
     request = compile_model(model, threads).create_infer_request()
     request.set_input_tensor(ov.Tensor(images.copy()))
-    return Contender(name, "openvino", precision, "auto", threads, len(images), request.infer)
+    return Contender(name, "openvino", precision, held_to(), threads, len(images), request.infer)

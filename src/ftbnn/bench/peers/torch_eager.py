@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ftbnn.bench.onednn import held_to
 from ftbnn.bench.peers.resnet18 import ResNet18
 from ftbnn.bench.rounds import Contender, Maker
 from ftbnn.bench.subject import Subject
@@ -28,4 +29,4 @@ def _contender(network: nn.Module, name: str, precision: str, threads: int, imag
         with torch.inference_mode():
             network(batch)
 
-    return Contender(name, "torch", precision, "auto", threads, len(images), call)
+    return Contender(name, "torch", precision, held_to(), threads, len(images), call)
