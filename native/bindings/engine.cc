@@ -95,20 +95,20 @@ nb::tuple shape_tuple(const Shape& shape) { return nb::make_tuple(shape.c, shape
 
 // A bytes object does not change, so it is read with the GIL released too.
 void parse_engine(Engine* self, const nb::bytes& data, int threads, std::uint64_t max_bytes, std::uint64_t max_macs,
-                  const std::string& isa, bool exact) {
+                  const std::string& isa, bool any_order) {
   const void* bytes = data.data();
   const std::size_t size = data.size();
   const Limits limits{max_bytes, max_macs};
   const nb::gil_scoped_release release;
-  new (self) Engine(parse(bytes, size, limits), threads, limits, isa, exact);
+  new (self) Engine(parse(bytes, size, limits), threads, limits, isa, any_order);
 }
 
 void open_engine(Engine* self, const std::string& path, int threads, std::uint64_t max_bytes, std::uint64_t max_macs,
-                 const std::string& isa, bool exact) {
+                 const std::string& isa, bool any_order) {
   const Limits limits{max_bytes, max_macs};
   Model model = open_model(path, limits);
   const nb::gil_scoped_release release;
-  new (self) Engine(std::move(model), threads, limits, isa, exact);
+  new (self) Engine(std::move(model), threads, limits, isa, any_order);
 }
 
 // Ctrl-C ends a run: Python's handlers are asked on the thread that called.
@@ -164,9 +164,9 @@ void bind_engine(nb::module_& m) {
   const Limits limits;
   nb::class_<Engine>(m, "Engine", "A loaded .ftbnn file.")
       .def("__init__", &open_engine, "path"_a, "threads"_a, nb::kw_only(), "max_bytes"_a = limits.max_bytes,
-           "max_macs"_a = limits.max_macs, "isa"_a = "", "exact"_a = false)
+           "max_macs"_a = limits.max_macs, "isa"_a = "", "any_order"_a = false)
       .def("__init__", &parse_engine, "data"_a, "threads"_a, nb::kw_only(), "max_bytes"_a = limits.max_bytes,
-           "max_macs"_a = limits.max_macs, "isa"_a = "", "exact"_a = false)
+           "max_macs"_a = limits.max_macs, "isa"_a = "", "any_order"_a = false)
       .def("run_f32", &run_engine<float>, "images"_a, "scores"_a, "Normalised (N, C, H, W) images to (N, outputs).")
       .def("run_u8", &run_engine<std::uint8_t>, "images"_a, "scores"_a, "8-bit (N, H, W, C) images to (N, outputs).")
       .def("profile_f32", &profile_engine<float>, "image"_a, "rounds"_a,

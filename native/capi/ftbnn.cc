@@ -72,7 +72,7 @@ ftbnn_model* open(const void* from, const ftbnn_options* given, const Read& read
     if (options.max_macs != 0) limits.max_macs = options.max_macs;
     const int threads = options.threads > 0 ? options.threads : ftbnn::usable_cores();
     const char* isa = options.isa != nullptr ? options.isa : "";
-    model = new ftbnn_model{{read(limits), threads, limits, isa, options.exact != 0}};
+    model = new ftbnn_model{{read(limits), threads, limits, isa, options.any_order != 0}};
   });
   return model;
 }

@@ -78,10 +78,10 @@ class Engine::Loan {
   std::unique_ptr<Workspace> space_;
 };
 
-Engine::Engine(Model model, int threads, const Limits& limits, const std::string& isa, bool exact)
+Engine::Engine(Model model, int threads, const Limits& limits, const std::string& isa, bool any_order)
     : model_(std::move(model)),
       isa_(isa.empty() ? isa_in_use() : isa),
-      plan_(model_, usable_features(isa) & ~(exact ? feature::other_rounding : 0), limits),
+      plan_(model_, usable_features(isa) & ~(any_order ? 0 : feature::other_rounding), limits),
       pool_(threads),
       scratch_(plan_.scratch_bytes() * static_cast<std::size_t>(threads)) {
   memories_.push_back(std::make_unique<Memory>(plan_));

@@ -18,8 +18,9 @@ using Interrupt = std::function<void()>;
 
 class Engine {
  public:
-  // isa: as FTBNN_ISA names it; "" for the one in use. exact: only kernels that sum floats in the plain order.
-  Engine(Model model, int threads, const Limits& limits = {}, const std::string& isa = "", bool exact = false);
+  // isa: as FTBNN_ISA names it; "" for the one in use. any_order: floats of a real convolution may be summed in another
+  // order than the plain one, where that is faster.
+  Engine(Model model, int threads, const Limits& limits = {}, const std::string& isa = "", bool any_order = false);
   ~Engine();
 
   const Model& model() const { return model_; }

@@ -44,7 +44,7 @@ typedef struct {
   const char* isa;    /* "amx", "avx512", "avx2", "portable", ...; by default FTBNN_ISA or the best */
   uint64_t max_bytes; /* what a file may take: memory of the network and of one image under way; by default 2^30 */
   uint64_t max_macs;  /* and operations an image; by default 2^40 */
-  int32_t exact;      /* not 0: float sums in the plain order, where a faster one rounds otherwise */
+  int32_t any_order;  /* not 0: real convolutions may sum in another order where that is faster; rounds otherwise */
 } ftbnn_options;
 
 #define FTBNN_OPTIONS {sizeof(ftbnn_options), 0, NULL, 0, 0, 0}

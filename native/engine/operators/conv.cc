@@ -1,8 +1,5 @@
 // conv and linear: real weights.
 #include "engine/operators/conv.h"
-#include <algorithm>
-#include <cfloat>
-#include <cmath>
 
 #include "base/table.h"
 #include "engine/operators/pool.h"
@@ -12,32 +9,12 @@ namespace ftbnn {
 
 namespace {
 
-// Whether weights are multiples of one unit, of COARSE_BITS bits at most: sums of such may be exact in floats.
-bool is_coarse(const float* weights, std::uint64_t count) {
-  constexpr int COARSE_BITS = 12;
-  float largest = 0;
-  for (std::uint64_t k = 0; k < count; ++k) largest = std::max(largest, std::fabs(weights[k]));
-  if (!std::isfinite(largest)) return false;
-  const float units = std::ldexp(1.0F, COARSE_BITS - 1 - std::ilogb(std::max(largest, FLT_MIN)));
-  return std::all_of(weights, weights + count, [units](float w) { return w * units == std::nearbyint(w * units); });
-}
-
-// What is exact in the plain order stays so: other orders are for weights that round anyway.
-const ConvKernels& kernels_for(const Operator& op, const Planning& planning, const ConvShape& shape) {
-  const auto suits = [&](const ConvKernels& kernels) { return kernels.suits(shape); };
-  const Row<ConvKernels>& best = conv_table().best(planning.usable, suits);
-  if ((best.needs & feature::other_rounding) == 0 || !is_coarse(op.weights, shape.macs() / shape.positions())) {
-    return best.kernels;
-  }
-  return conv_table().best(planning.usable & ~feature::other_rounding, suits).kernels;
-}
-
 class ConvStep final : public FusedStep {
  public:
   ConvStep(const Operator& op, const Planning& planning)
       : FusedStep(op, planning, {planning.model.values[z(op.output)].c, op.groups}),
         shape_(conv_shape(op, planning.model)),
-        kernels_(kernels_for(op, planning, shape_)),
+        kernels_(conv_table().best(planning.usable, [&](const ConvKernels& k) { return k.suits(shape_); }).kernels),
         stem_shape_{shape_, op.weights, op.tail.scale, op.tail.shift, planning.pixel_scale, planning.pixel_shift},
         stem_kernels_(
             stem_table().best(planning.usable, [&](const StemKernels& k) { return k.suits(stem_shape_); }).kernels),

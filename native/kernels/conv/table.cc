@@ -10,8 +10,10 @@ extern const PanelKernels panels__avx512, panels__avx2, panels__portable;
 const Table<ConvKernels>& conv_table() {
   static const Table<ConvKernels> table = {
 #if defined(__x86_64__)
-      {"avx512 winograd", AVX512 | feature::other_rounding, by_winograd<winograd__avx512>()}, {"avx512", AVX512, by_panels<panels__avx512>()},
-      {"avx2 winograd", AVX2 | feature::other_rounding, by_winograd<winograd__avx2>()},       {"avx2", AVX2, by_panels<panels__avx2>()},
+      {"avx512 winograd", AVX512 | feature::other_rounding, by_winograd<winograd__avx512>()},
+      {"avx512", AVX512, by_panels<panels__avx512>()},
+      {"avx2 winograd", AVX2 | feature::other_rounding, by_winograd<winograd__avx2>()},
+      {"avx2", AVX2, by_panels<panels__avx2>()},
 #endif
       {"portable", PORTABLE, by_panels<panels__portable>()},
   };

@@ -115,7 +115,7 @@ def measure(isas: Sequence[str], *, rounds: int = 40, layers: Sequence[Layer] = 
             path = Path(folder) / f"{number}.ftbnn"
             pack(enliven(layer.network()), torch.zeros(1, *layer.input_shape), path)
             for isa in isas:
-                measured.append(_Measured(layer, isa, load(path, threads=1, isa=isa)))
+                measured.append(_Measured(layer, isa, load(path, threads=1, isa=isa, any_order=True)))
     with progress_bar((WARM_UP + rounds) * len(measured)) as bar:
         for number in range(WARM_UP + rounds):
             for one in measured:

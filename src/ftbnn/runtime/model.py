@@ -224,18 +224,18 @@ def load(
     max_bytes: int | None = None,
     max_macs: int | None = None,
     isa: str | None = None,
-    exact: bool = False,
+    any_order: bool = False,
 ) -> Model:
     """Opens a .ftbnn file, its bytes, or `zoo:NAME`. Raises FormatError if it is not one, UserError if unreadable.
 
     `threads` is by default one per core that the process may use. `max_bytes` and `max_macs` are what a file may ask
     for, in memory and in operations an image (docs/format.md). `isa` is one of `ftbnn info`'s, by default FTBNN_ISA or
-    the best. `exact` takes the plain sum of a convolution where the engine has a faster one that rounds otherwise
-    (docs/kernels.md).
+    the best. `any_order` lets real convolutions sum in another order where that is faster: a large stem then takes
+    half the time and rounds otherwise (docs/kernels.md).
     """
     if isinstance(source, str | os.PathLike):
         source = resolve(Path(source) if isinstance(source, os.PathLike) else source)
-    wanted = {"max_bytes": max_bytes, "max_macs": max_macs, "isa": isa, "exact": exact or None}
+    wanted = {"max_bytes": max_bytes, "max_macs": max_macs, "isa": isa, "any_order": any_order or None}
     return Model(source, threads=threads, **{name: value for name, value in wanted.items() if value is not None})
 
 
