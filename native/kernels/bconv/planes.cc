@@ -199,17 +199,13 @@ class PlanesBConv final : public BConv {
         const Group& group = groups_[z(piece.group)];
         const int inputs = s_.ins().size(piece.group), steps = static_cast<int>(offsets_of(piece.group).size());
         const std::size_t words = words_of(inputs), size = z(s_.taps()) * words;
-        chunks.assign(z(piece.channels) * z(steps), 0);
+        chunks.resize(z(piece.channels) * z(steps));
         plain.assign(size * PANEL, 0);
         for (int o = 0; o < piece.channels; ++o, from += size) {
           for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
           for (int t = 0; t < s_.taps(); ++t) {
-            for (int k = 0; k < group.planes.chunks; ++k) {
-              const int bit = k * kernels_.chunk;
-              const std::uint64_t value = from[z(t) * words + z(bit / 64)] >> bit % 64;
-              chunks[z(o) * z(steps) + z(t * group.planes.chunks + k)] =
-                  static_cast<std::uint8_t>(value & ((1U << kernels_.chunk) - 1));
-            }
+            split(from + z(t) * words, group.planes.chunks,
+                  chunks.data() + z(o) * z(steps) + z(t * group.planes.chunks));
           }
         }
         kernels_.pack(chunks.data(), piece.channels, steps, weights_.data() + piece.weights_at);
@@ -221,6 +217,20 @@ class PlanesBConv final : public BConv {
         }
       }
     }
+  }
+
+  // Words as chunks of a byte each.
+  void split(const std::uint64_t* words, int chunks, std::uint8_t* to) const {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(words);
+    if (kernels_.chunk == 8) {
+      std::copy_n(bytes, chunks, to);
+      return;
+    }
+    for (int k = 0; k + 1 < chunks; k += 2) {
+      to[k] = bytes[k / 2] & 15U;
+      to[k + 1] = bytes[k / 2] >> 4;
+    }
+    if (chunks % 2 == 1) to[chunks - 1] = bytes[chunks / 2] & 15U;
   }
 
   // A row of a group's image with its border, as words.
