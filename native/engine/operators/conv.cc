@@ -61,7 +61,7 @@ class ConvStep final : public FusedStep {
   void run(Image& image) const override {
     image.clear_border(op_.output);
     const RealImage in = input(image);
-    if (conv_->arranges()) {
+    if (conv_->arranges() && !is_integer(image)) {
       image.for_rows(out().h, [&](int first, int last, int) { conv_->arrange(first, last, in, image.arranged()); });
     }
     if (pool_ != nullptr) {
