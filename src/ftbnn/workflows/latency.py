@@ -63,11 +63,10 @@ def measured_layers(
     model: str, budget: Budget, *, threads: int = 1, rounds: int = ROUNDS, **settings: Any
 ) -> tuple[list[dict[str, Any]], str]:
     """Each layer's part of the budget beside its milliseconds here, in the order in which they run; and the ISA."""
-    _, *sides = budget.input_shape
-    shape = (budget.input_shape[-3], sides[-2], sides[-1])
+    channels, height, width = budget.input_shape[-3:]
     given = {name: value for name, value in settings.items() if value is not None}
     with TemporaryDirectory() as folder:
-        engine = engine_of(build(model, **given), shape, Path(folder), threads)
+        engine = engine_of(build(model, **given), (channels, height, width), Path(folder), threads)
         times = layer_times(engine, rounds=rounds)
     costs: dict[str, float] = {}
     inside = ""  # what no operator does by itself is done with the one before
@@ -262,15 +261,3 @@ def widest_within(
     if not found:
         raise UserError(f"no network runs within {limit_ms:g} ms here: the least reachable is about {least:.2f} ms")
     return found
-
-
-def errors(names: dict[str, tuple[int, int, int]], costs: CostTable) -> list[dict[str, Any]]:
-    """How far predictions are off for networks (layers, groups, v), by measuring them."""
-    rows = []
-    with TemporaryDirectory() as folder, progress_bar(len(names)) as bar:
-        for name, (layers, groups, v) in names.items():
-            taken = measured_ms(engine_of(costs.network(layers, groups, v), costs.shape, Path(folder), costs.threads))
-            found = Found(layers, groups, v, costs.predict(layers, groups, v), taken)
-            rows.append({"model": name, "predicted_ms": found.predicted_ms, "measured_ms": taken, "error": found.error})
-            bar.update()
-    return rows
