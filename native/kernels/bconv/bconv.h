@@ -90,6 +90,10 @@ struct BConvKernels {
 
 const Table<BConvKernels>& bconv_table();
 
+// An earlier group that reads the same bits, or -1. Only neighbours and the first can be the same: x beside itself, in
+// whatever number of groups.
+int same_group(const CodeLayout& layout, int group);
+
 // Words of all weights.
 std::size_t weight_words(const ConvShape& shape);
 

@@ -156,8 +156,7 @@ class PlanesBConv final : public BConv {
           offsets.push_back(static_cast<std::uint32_t>(z(k) * planes.plane() + planes.at(t / s_.kw, t % s_.kw)));
         }
       }
-      for (const int other : {0, g - 1, g - s_.groups / 2}) {
-        if (group.is_copy || other < 0 || other >= g || !(layout_.groups[z(other)] == layout_.groups[z(g)])) continue;
+      if (const int other = same_group(layout_, g); other >= 0) {
         group.is_copy = true;
         group.codes_at = groups_[z(other)].codes_at;
         group.ones_at = groups_[z(other)].ones_at;

@@ -75,13 +75,10 @@ void count_block(const CountBlock& block) {
                                                                 count_rows<5, Vectors>, count_rows<6, Vectors>};
   const std::uint8_t* table = tables.of[block.ones != nullptr ? 1 : 0][0];
   const std::uint8_t* weights = block.weights;
-  const int parts = (block.channels + ROWS - 1) / ROWS;
-  for (int part = 0, first = 0; part < parts; ++part) {
-    const int rows = (block.channels - first) / (parts - part);
+  in_parts<ROWS>(block.channels, [&](int first, int rows) {
     kernels[rows - 1](block.codes, block.offsets, weights, block.steps, table, block.sums + first * BLOCK);
     weights += static_cast<std::size_t>(rows) * static_cast<std::size_t>(block.steps);
-    first += rows;
-  }
+  });
 }
 
 void count(const CountBlock& block) {

@@ -2,14 +2,14 @@
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in GCC 12's own header of intrinsics
-#include "kernels/bconv/planes.h"
+#include "kernels/bconv/planes__x86.h"
 #include "kernels/epilogue/epilogue__avx512.h"
 
 namespace ftbnn {
 
 namespace {
 
-constexpr int BLOCK = 128;
+constexpr int BLOCK = 128, ROWS = 12;  // 12 x 2 vectors of sums, 2 of codes, a weight or table of 32 registers
 
 inline void widen(__m512i bytes, bool adds, std::int16_t* to) {
   __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(bytes));
@@ -31,6 +31,59 @@ void settle(const CountBlock& block) {
       _mm512_store_si512(at, _mm512_sub_epi16(_mm512_add_epi16(pop, pop), _mm512_loadu_si512(block.ones + x)));
     }
   }
+}
+
+// The sums of up to ROWS channels. A Counter has how it keeps a weight (Weight), the most that a step may add (MOST),
+// and is made of a block: spread(weight) to a vector, count(vector, codes) in bytes.
+template <typename Counter, int Rows, int Vectors>
+__attribute__((noinline)) void count_rows(const CountBlock& block, const typename Counter::Weight* weights,
+                                          std::int16_t* sums) {
+  constexpr int segment = 255 / Counter::MOST;  // steps whose counts fit into bytes
+  const Counter counter(block);
+  for (int start = 0; start < block.steps; start += segment) {
+    const int end = start + segment < block.steps ? start + segment : block.steps;
+    __m512i acc[Rows][Vectors];
+#pragma GCC unroll 12
+    for (int r = 0; r < Rows; ++r) {
+      for (int v = 0; v < Vectors; ++v) acc[r][v] = _mm512_setzero_si512();
+    }
+    for (int k = start; k < end; ++k, weights += Rows) {
+      const std::uint8_t* in = block.codes + block.offsets[k];
+      __m512i codes[Vectors];
+      for (int v = 0; v < Vectors; ++v) codes[v] = _mm512_loadu_si512(in + 64 * v);
+#pragma GCC unroll 12
+      for (int r = 0; r < Rows; ++r) {
+        const __m512i weight = counter.spread(weights[r]);
+        for (int v = 0; v < Vectors; ++v) {
+          acc[r][v] = _mm512_add_epi8(acc[r][v], counter.count(weight, codes[v]));
+          __asm__("" : "+v"(acc[r][v]));  // or GCC spills
+        }
+      }
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < Rows; ++r) {
+      for (int v = 0; v < Vectors; ++v) widen(acc[r][v], start > 0, sums + r * BLOCK + 64 * v);
+    }
+  }
+}
+
+template <typename Counter, int Vectors>
+void count_vectors(const CountBlock& block) {
+  static constexpr decltype(&count_rows<Counter, 1, 1>) kernels[ROWS] = {
+      count_rows<Counter, 1, Vectors>,  count_rows<Counter, 2, Vectors>,  count_rows<Counter, 3, Vectors>,
+      count_rows<Counter, 4, Vectors>,  count_rows<Counter, 5, Vectors>,  count_rows<Counter, 6, Vectors>,
+      count_rows<Counter, 7, Vectors>,  count_rows<Counter, 8, Vectors>,  count_rows<Counter, 9, Vectors>,
+      count_rows<Counter, 10, Vectors>, count_rows<Counter, 11, Vectors>, count_rows<Counter, 12, Vectors>};
+  const auto* weights = reinterpret_cast<const typename Counter::Weight*>(block.weights);
+  in_parts<ROWS>(block.channels, [&](int first, int rows) {
+    kernels[rows - 1](block, weights, block.sums + first * BLOCK);
+    weights += static_cast<std::size_t>(rows) * static_cast<std::size_t>(block.steps);
+  });
+}
+
+template <typename Counter>
+void count_block(const CountBlock& block) {
+  block.positions > BLOCK / 2 ? count_vectors<Counter, 2>(block) : count_vectors<Counter, 1>(block);
 }
 
 // Sixteen rows of sixteen 16-bit numbers become columns: v[p] is columns p and 8 + p.

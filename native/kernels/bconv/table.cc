@@ -27,6 +27,14 @@ const Table<BConvKernels>& bconv_table() {
   return table;
 }
 
+int same_group(const CodeLayout& layout, int group) {
+  const auto runs = [&](int g) -> const std::vector<BitRun>& { return layout.groups[static_cast<std::size_t>(g)]; };
+  for (const int other : {0, group - 1, group - static_cast<int>(layout.groups.size()) / 2}) {
+    if (other >= 0 && other < group && runs(other) == runs(group)) return other;
+  }
+  return -1;
+}
+
 std::size_t weight_words(const ConvShape& s) {
   const Groups ins = s.ins(), outs = s.outs();
   const auto channels = [&](int g) { return static_cast<std::size_t>(outs.size(g)) * words_of(ins.size(g)); };

@@ -127,9 +127,7 @@ class WordsBConv final : public BConv {
       const int run = run_of(s_.kw, bytes), left = static_cast<int>(8 * (z(s_.kw) * bytes % WORD));
       const std::uint64_t mask = left == 0 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
       Group group{ins.size(g), bytes, run, mask, arranged_, false, ones_};
-      // Only neighbours and the first can be the same: x beside itself, in whatever number of groups.
-      for (const int other : {0, g - 1, g - s_.groups / 2}) {
-        if (group.is_copy || other < 0 || other >= g || !(layout_.groups[z(other)] == layout_.groups[z(g)])) continue;
+      if (const int other = same_group(layout_, g); other >= 0) {
         group.is_copy = true;
         group.codes_at = groups_[z(other)].codes_at;
         group.ones_at = groups_[z(other)].ones_at;
