@@ -20,7 +20,7 @@ BConvKernels by_words() {
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_words(shape, layout, weights, kernels);
           },
-          false};
+          true};
 }
 
 bool can_planes(const BConvShape& shape);

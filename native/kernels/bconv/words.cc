@@ -1,4 +1,4 @@
-// Runs of words, weights as [panel][kh][run][PANEL]: a lane is an output channel.
+// Runs of words, weights as [panel][piece][kh][run][PANEL]: a lane is an output channel.
 //
 // Codes are read where they lie if all channels are one group that fills its words. Else each group's are gathered into
 // rows of its own, with the image's border, a position as few bytes as hold its bits: so that few bits of a run are
@@ -20,9 +20,9 @@ constexpr std::size_t WORD = sizeof(std::uint64_t);
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
-// A position's bytes, and a run's words, where `bits` are a position's.
+// A position's bytes, and a run's words of so many bytes, where `bits` are a position's.
 std::size_t bytes_of(int bits) { return z(bits + 7) / 8; }
-int run_of(int kw, std::size_t bytes) { return static_cast<int>((z(kw) * bytes + WORD - 1) / WORD); }
+std::size_t run_of(int kw, std::size_t bytes, std::size_t word) { return (z(kw) * bytes + word - 1) / word; }
 
 // Bytes of a gathered row: reads go up to a word past its end.
 std::size_t line_bytes(const BConvShape& s, int channels) {
@@ -31,39 +31,64 @@ std::size_t line_bytes(const BConvShape& s, int channels) {
 
 // In place a run has whole words for each tap; bringing bits together must be worth the work.
 bool is_worth_gathering(const BConvShape& s) {
-  const int in_place = s.kw * static_cast<int>(words_of(s.in));
-  return 20 * run_of(s.kw, bytes_of(s.in)) <= 19 * in_place;
+  return 20 * run_of(s.kw, bytes_of(s.in), WORD) <= 19 * z(s.kw) * words_of(s.in);
 }
 
-// A row of words as it is gathered; or the ones of an output row and of the columns under it.
+// A row of words as it is gathered, the ones of as many rows as a window has, and of the columns under it; or where the
+// words of two windows are.
 std::size_t words_scratch(const BConvShape& s) {
-  const std::size_t row = z(s.columns()) * words_of(s.ins().largest()) * WORD;
-  return round_up(std::max(row, z(s.columns() + s.ow) * sizeof(std::int32_t)), CACHE_LINE);
+  const std::size_t words = words_of(s.ins().largest()), row = z(s.columns()) * words * WORD;
+  const std::size_t ones = s.zero_one ? z(s.columns()) * z(s.kh + 1) * sizeof(std::int32_t) : 0;
+  const std::size_t offsets = 2 * z(s.taps()) * 2 * words * sizeof(std::uint32_t);
+  return round_up(std::max(row + ones, offsets), CACHE_LINE);
+}
+
+// Output channels of a panel that are one group's.
+struct Piece {
+  int group, first, last;
+  std::size_t weights_at;  // bytes
+};
+
+struct PanelPlan {
+  int channels;
+  std::vector<Piece> pieces;
+  std::size_t base_at;
+};
+
+std::vector<PanelPlan> plan_panels(const BConvShape& s) {
+  const Groups outs = s.outs();
+  std::vector<PanelPlan> plans;
+  for (const Panel& panel : panels_of(Groups{s.out, 1})) {
+    PanelPlan plan{panel.channels, {}, 0};
+    for (int c = 0, last; c < panel.channels; c = last) {
+      const int g = std::min((panel.first + c) / outs.size(0), s.groups - 1);
+      last = std::min(panel.channels, outs.first(g) + outs.size(g) - panel.first);
+      plan.pieces.push_back({g, c, last, 0});
+    }
+    plans.push_back(std::move(plan));
+  }
+  return plans;
 }
 
 // One group as the loops see it.
 struct Group {
   int in;                // channels
   std::size_t bytes;     // of a position
-  int run;               // words
-  std::uint64_t mask;    // of a run's last word
+  std::size_t run;       // words
+  std::uint64_t mask;    // of a run's last word, if others' bits are behind the window's; else 0
   std::size_t codes_at;  // bytes from the start of the arranged memory
   bool is_copy;          // an earlier group has the same bits, and so the same place
   std::size_t ones_at;   // numbers from the start of the ones
 };
 
-struct PanelPlan {
-  Panel panel;
-  std::size_t weights_at, base_at;
-};
-
 class WordsBConv final : public BConv {
  public:
   WordsBConv(const BConvShape& shape, const CodeLayout& layout, WeightWords weights, const WordKernels& kernels)
-      : s_(shape), layout_(layout), kernels_(kernels) {
+      : s_(shape), layout_(layout), kernels_(kernels), panels_(plan_panels(shape)) {
     const std::vector<BitRun> all = {{0, layout_.bits}};
     is_in_place_ = layout_.has_border && s_.groups == 1 && layout_.groups[0] == all &&
                    words_of(s_.in) == layout_.words && !is_worth_gathering(s_);
+    word_ = kernels_.counts_half_words && vectors(WORD / 2) <= vectors(WORD) ? WORD / 2 : WORD;
     place_codes();
     lay_out(weights);
   }
@@ -76,57 +101,114 @@ class WordsBConv final : public BConv {
     const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].is_copy) continue;
-      for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) {
+      for (int row = std::min(first * s_.sh, s_.rows()); !is_in_place_ && row < end; ++row) {
         make_line(g, row, codes, static_cast<std::uint8_t*>(arranged), static_cast<std::uint64_t*>(scratch));
       }
+      if (s_.zero_one) count_ones(g, first, last, codes, static_cast<std::uint8_t*>(arranged), scratch);
     }
   }
 
   void run(const BConvCall& call) const override {
     const PanelPlan& plan = panels_[z(call.panel)];
-    const Group& group = groups_[z(plan.panel.group)];
+    find_words(call, static_cast<std::uint32_t*>(call.scratch));
+    WordPiece pieces[PANEL];
     BConvRow row{};
-    row.kh = s_.kh;
-    row.run = group.run;
-    row.mask = group.mask;
-    row.step = z(s_.sw) * group.bytes;
+    row.pieces = pieces;
+    row.count = static_cast<int>(plan.pieces.size());
+    row.word = static_cast<int>(word_);
     row.width = s_.ow;
-    row.channels = plan.panel.channels;
+    row.channels = plan.channels;
     row.zero_one = s_.zero_one;
     row.border = columns_.of.data();
-    row.weights = weights_.data() + plan.weights_at;
-    row.row_stride = is_in_place_ ? call.codes.row * WORD : line_bytes(s_, group.in);
     for (int image = 0; image < call.images; ++image) {
       const auto* arranged = static_cast<const std::uint8_t*>(call.arranged) + z(image) * call.arranged_image;
-      const std::uint8_t* at =
-          is_in_place_ ? reinterpret_cast<const std::uint8_t*>(corner(call.codes)) : arranged + group.codes_at;
+      for (int k = 0; k < row.count; ++k) pieces[k] = piece_of(plan.pieces[z(k)], call, arranged);
       row.end = call.end;
       if (row.end.out != nullptr) row.end.out += z(image) * call.out_image;
       for (int y = call.first; y < call.last; ++y, next_row(row.end)) {
-        row.in = at + z(y) * z(s_.sh) * row.row_stride;
-        if (s_.zero_one) {
-          row.ones = window_ones(group, y, arranged, static_cast<std::int32_t*>(call.scratch));
-        } else {
-          row.base = bases_.data() + plan.base_at + z(rows_.of[z(y)]) * columns_.count() * PANEL;
-        }
+        if (!s_.zero_one) row.base = bases_.data() + plan.base_at + z(rows_.of[z(y)]) * columns_.count() * PANEL;
         kernels_.row(row);
+        for (int k = 0; k < row.count; ++k) {
+          pieces[k].in += z(s_.sh) * row_bytes(plan.pieces[z(k)].group, call);
+          pieces[k].ones += s_.ow;
+        }
       }
     }
   }
 
  private:
+  // From one row of a group's codes to the next.
+  std::size_t row_bytes(int group, const BConvCall& call) const {
+    return is_in_place_ ? call.codes.row * WORD : line_bytes(s_, groups_[z(group)].in);
+  }
+
+  // Where word k of row ky is among those of a window: those with a mask are the last.
+  std::size_t number_of(const Group& group, std::size_t ky, std::size_t k) const {
+    if (group.mask == 0) return ky * group.run + k;
+    return k + 1 < group.run ? ky * (group.run - 1) + k : z(s_.kh) * (group.run - 1) + ky;
+  }
+
+  // Where the words of a window are: of a group other than the last, and of the last.
+  void find_words(const BConvCall& call, std::uint32_t* offsets) const {
+    for (const int g : {0, s_.groups - 1}) {
+      const Group& group = groups_[z(g)];
+      for (std::size_t ky = 0; ky < z(s_.kh); ++ky) {
+        for (std::size_t k = 0; k < group.run; ++k) {
+          offsets[number_of(group, ky, k)] = static_cast<std::uint32_t>(ky * row_bytes(g, call) + k * word_);
+        }
+      }
+      offsets += z(s_.kh) * group.run;
+    }
+  }
+
+  // A piece of output row call.first.
+  WordPiece piece_of(const Piece& piece, const BConvCall& call, const std::uint8_t* arranged) const {
+    const Group& group = groups_[z(piece.group)];
+    WordPiece to{};
+    to.first = piece.first;
+    to.last = piece.last;
+    to.in = is_in_place_ ? reinterpret_cast<const std::uint8_t*>(corner(call.codes)) : arranged + group.codes_at;
+    to.in += z(call.first) * z(s_.sh) * row_bytes(piece.group, call);
+    to.cut = group.mask != 0 ? s_.kh : 0;
+    to.whole = s_.kh * static_cast<int>(group.run) - to.cut;
+    to.mask = group.mask;
+    to.offsets = static_cast<const std::uint32_t*>(call.scratch);
+    if (piece.group + 1 == s_.groups) to.offsets += z(s_.kh) * groups_.front().run;
+    to.step = z(s_.sw) * group.bytes;
+    to.weights = weights_.data() + piece.weights_at;
+    to.ones = reinterpret_cast<const std::int32_t*>(arranged + arranged_) + group.ones_at + z(call.first) * z(s_.ow);
+    return to;
+  }
+
   // The first tap of the first output, where codes are read in place.
   const std::uint64_t* corner(const Codes& codes) const {
     return codes.at - z(s_.ph) * codes.row - z(s_.pw) * layout_.words;
   }
 
+  std::size_t position_bytes(int group) const {
+    return is_in_place_ ? WORD * layout_.words : bytes_of(s_.ins().size(group));
+  }
+
+  // Vectors that are counted at a position with words of so many bytes.
+  std::size_t vectors(std::size_t word) const {
+    const int lanes = kernels_.lanes * static_cast<int>(WORD / word);
+    std::size_t sum = 0;
+    for (const PanelPlan& plan : panels_) {
+      for (const Piece& piece : plan.pieces) {
+        const int touched = (piece.last + lanes - 1) / lanes - piece.first / lanes;
+        sum += z(touched) * z(s_.kh) * run_of(s_.kw, position_bytes(piece.group), word);
+      }
+    }
+    return sum;
+  }
+
   void place_codes() {
     const Groups ins = s_.ins();
     for (int g = 0; g < s_.groups; ++g) {
-      const std::size_t bytes = is_in_place_ ? WORD * layout_.words : bytes_of(ins.size(g));
-      const int run = run_of(s_.kw, bytes), left = static_cast<int>(8 * (z(s_.kw) * bytes % WORD));
-      const std::uint64_t mask = left == 0 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
-      Group group{ins.size(g), bytes, run, mask, arranged_, false, ones_};
+      const std::size_t bytes = position_bytes(g), run = run_of(s_.kw, bytes, word_);
+      const std::size_t left = 8 * (z(s_.kw) * bytes % word_);  // bits of a run's last word
+      const std::uint64_t mask = left == 0 ? 0 : (std::uint64_t{1} << left) - 1;
+      Group group{ins.size(g), bytes, run, s_.zero_one ? 0 : mask, arranged_, false, ones_};  // {0, 1}: weights do it
       if (const int other = same_group(layout_, g); other >= 0) {
         group.is_copy = true;
         group.codes_at = groups_[z(other)].codes_at;
@@ -134,7 +216,7 @@ class WordsBConv final : public BConv {
       }
       if (!group.is_copy) {
         if (!is_in_place_) arranged_ += round_up(z(s_.rows()) * line_bytes(s_, group.in), CACHE_LINE);
-        if (s_.zero_one) ones_ += z(s_.rows()) * z(s_.columns());
+        if (s_.zero_one) ones_ += s_.positions();
       }
       groups_.push_back(group);
     }
@@ -144,64 +226,75 @@ class WordsBConv final : public BConv {
     rows_ = BorderClasses(s_.oh, s_.sh, s_.kh, s_.ph, s_.h);
     columns_ = BorderClasses(s_.ow, s_.sw, s_.kw, s_.pw, s_.w);
     const std::size_t classes = rows_.count() * columns_.count();
-    std::size_t weights = 0, bases = 0, widest = 0;
-    for (const Panel& panel : panels_of(s_.outs())) {
-      panels_.push_back({panel, weights, bases});
-      const Group& group = groups_[z(panel.group)];
-      weights += z(s_.kh) * z(group.run) * PANEL;
+    std::size_t weights = 0, bases = 0;
+    for (PanelPlan& plan : panels_) {
+      plan.base_at = bases;
       bases += s_.zero_one ? 0 : classes * PANEL;
-      widest = std::max(widest, words_of(group.in));
+      for (Piece& piece : plan.pieces) {
+        piece.weights_at = weights;
+        weights += z(s_.kh) * groups_[z(piece.group)].run * PANEL * word_;
+      }
     }
-    weights_ = AlignedArray<std::uint64_t>(weights);
-    bases_ = AlignedArray<std::int32_t>(bases);
-    AlignedArray<std::uint64_t> plain(z(s_.taps()) * widest * PANEL);  // [tap][word][PANEL] of one panel
+    weights_ = AlignedArray<std::uint8_t>(weights);
+    bases_ = AlignedArray<float>(bases);
+    AlignedArray<std::uint64_t> plain(z(s_.taps()) * words_of(s_.ins().largest()) * PANEL);  // of a piece
+    std::vector<std::int32_t> whole(s_.zero_one ? 0 : classes * PANEL);
     for (const PanelPlan& plan : panels_) {
-      const Group& group = groups_[z(plan.panel.group)];
-      const std::size_t size = z(s_.taps()) * words_of(group.in);
-      std::fill_n(plain.data(), size * PANEL, 0);
-      for (int o = 0; o < plan.panel.channels; ++o, from += size) {
-        for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
-      }
-      join_taps(plain.data(), group, weights_.data() + plan.weights_at);
-      if (!s_.zero_one) {
-        border_bases(plain.data(), group.in, s_.kh, s_.kw, rows_.kinds, columns_.kinds, bases_.data() + plan.base_at);
-      }
-    }
-  }
-
-  // Weights [kh][kw][word] as the codes of runs lie, [kh][run].
-  void join_taps(const std::uint64_t* plain, const Group& group, std::uint64_t* to) const {
-    const std::size_t words = words_of(group.in);
-    for (int t = 0; t < s_.taps(); ++t) {
-      for (std::size_t k = 0; k < words; ++k) {
-        const std::size_t bit = 8 * z(t % s_.kw) * group.bytes + 64 * k, shift = bit % 64;
-        std::uint64_t* word = to + (z(t / s_.kw) * z(group.run) + bit / 64) * PANEL;
-        for (std::size_t o = 0; o < PANEL; ++o) {
-          const std::uint64_t bits = plain[(z(t) * words + k) * PANEL + o];
-          word[o] |= bits << shift;
-          if (shift > 0 && bits >> (64 - shift) != 0) word[PANEL + o] |= bits >> (64 - shift);
+      for (const Piece& piece : plan.pieces) {
+        const Group& group = groups_[z(piece.group)];
+        const std::size_t size = z(s_.taps()) * words_of(group.in);
+        std::fill_n(plain.data(), size * PANEL, 0);  // [tap][word][PANEL]
+        for (int o = piece.first; o < piece.last; ++o, from += size) {
+          for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
+        }
+        join_taps(plain.data(), group, weights_.data() + piece.weights_at);
+        if (s_.zero_one) continue;
+        border_bases(plain.data(), group.in, s_.kh, s_.kw, rows_.kinds, columns_.kinds, whole.data());
+        for (std::size_t k = 0; k < classes; ++k) {
+          std::copy(whole.data() + k * PANEL + piece.first, whole.data() + k * PANEL + piece.last,
+                    bases_.data() + plan.base_at + k * PANEL + piece.first);
         }
       }
     }
   }
 
-  // A row of a group's image with its border, and the ones of its positions.
+  // Weights [kh][kw][word of 64 bits] as the codes of runs lie, [kh][run].
+  void join_taps(const std::uint64_t* plain, const Group& group, std::uint8_t* to) const {
+    word_ == WORD ? join_taps<std::uint64_t>(plain, group, to) : join_taps<std::uint32_t>(plain, group, to);
+  }
+
+  template <typename Word>
+  void join_taps(const std::uint64_t* plain, const Group& group, std::uint8_t* to) const {
+    constexpr std::size_t bits = 8 * sizeof(Word);
+    const std::size_t words = words_of(group.in);
+    auto* joined = reinterpret_cast<Word*>(to);
+    for (int t = 0; t < s_.taps(); ++t) {
+      const std::size_t start = 8 * z(t % s_.kw) * group.bytes, end = start + 8 * group.bytes;
+      for (std::size_t k = 0; k < words; ++k) {
+        const std::uint64_t* row = plain + (z(t) * words + k) * PANEL;
+        // A word of a tap lies in up to three words of its run.
+        const std::size_t first = start + 64 * k, last = std::min(first + 64, end);
+        for (std::size_t word = first / bits; word * bits < last; ++word) {
+          Word* here = joined + number_of(group, z(t / s_.kw), word) * PANEL;
+          const std::size_t at = word * bits;
+          for (std::size_t o = 0; o < PANEL; ++o) {
+            here[o] |= static_cast<Word>(at < first ? row[o] << (first - at) : row[o] >> (at - first));
+          }
+        }
+      }
+    }
+  }
+
+  // A row of a group's image with its border.
   void make_line(std::size_t g, int row, const Codes& codes, std::uint8_t* arranged, std::uint64_t* gathered) const {
     const Group& group = groups_[g];
     std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.in);
-    auto* ones = reinterpret_cast<std::int32_t*>(arranged + arranged_) + group.ones_at + z(row) * z(s_.columns());
     const int line = row - s_.ph;
-    if (!is_in_place_) std::fill_n(to, line_bytes(s_, group.in), 0);
-    if (s_.zero_one) std::fill_n(ones, s_.columns(), 0);
+    std::fill_n(to, line_bytes(s_, group.in), 0);
     if (line < 0 || line >= s_.h) return;
-    const std::uint64_t* from = codes.at + z(line) * codes.row;
     const std::size_t words = words_of(group.in);
-    if (!is_in_place_) {
-      gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
-      from = gathered;
-      put_together(from, words, group.bytes, to + z(s_.pw) * group.bytes);
-    }
-    if (s_.zero_one) kernels_.ones(from, words, s_.w, ones + s_.pw);
+    gather_codes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], gathered, words);
+    put_together(gathered, words, group.bytes, to + z(s_.pw) * group.bytes);
   }
 
   // Positions of whole words to positions of `bytes` bytes: what a word has behind those is zero, as is what follows.
@@ -215,32 +308,50 @@ class WordsBConv final : public BConv {
     }
   }
 
-  // The ones in every window of an output row.
-  const std::int32_t* window_ones(const Group& group, int y, const std::uint8_t* arranged, std::int32_t* to) const {
-    const std::int32_t* from =
-        reinterpret_cast<const std::int32_t*>(arranged + arranged_) + group.ones_at + z(y) * z(s_.sh) * z(s_.columns());
-    std::int32_t* columns = to + s_.ow;
-    std::copy_n(from, s_.columns(), columns);
-    for (int ky = 1; ky < s_.kh; ++ky) {
-      for (int x = 0; x < s_.columns(); ++x) columns[x] += from[z(ky) * z(s_.columns()) + z(x)];
+  // The ones in every window of output rows: of each row of codes once, kept until the windows have left it.
+  void count_ones(std::size_t g, int first, int last, const Codes& codes, std::uint8_t* arranged, void* scratch) const {
+    const std::size_t words = words_of(groups_[g].in), columns = z(s_.columns());
+    auto* gathered = static_cast<std::uint64_t*>(scratch);
+    auto* kept = reinterpret_cast<std::int32_t*>(gathered + columns * words_of(s_.ins().largest()));  // [kh][columns]
+    std::int32_t* sums = kept + z(s_.kh) * columns;
+    auto* ones = reinterpret_cast<std::int32_t*>(arranged + arranged_) + groups_[g].ones_at;
+    int done = first * s_.sh;  // rows
+    for (int y = first; y < last; ++y) {
+      for (done = std::max(done, y * s_.sh); done < y * s_.sh + s_.kh; ++done) {
+        std::int32_t* to = kept + z(done % s_.kh) * columns;
+        const int line = done - s_.ph;
+        std::fill_n(to, columns, 0);
+        if (line < 0 || line >= s_.h) continue;
+        const std::uint64_t* from = codes.at + z(line) * codes.row;
+        if (!is_in_place_) {
+          gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
+          from = gathered;
+        }
+        kernels_.ones(from, words, s_.w, to + s_.pw);
+      }
+      std::copy_n(kept, columns, sums);
+      for (int ky = 1; ky < s_.kh; ++ky) {
+        for (std::size_t x = 0; x < columns; ++x) sums[x] += kept[z(ky) * columns + x];
+      }
+      for (int x = 0; x < s_.ow; ++x) {
+        std::int32_t sum = 0;
+        for (int kx = 0; kx < s_.kw; ++kx) sum += sums[x * s_.sw + kx];
+        ones[z(y) * z(s_.ow) + z(x)] = sum;
+      }
     }
-    for (int x = 0; x < s_.ow; ++x) {
-      to[x] = 0;
-      for (int kx = 0; kx < s_.kw; ++kx) to[x] += columns[x * s_.sw + kx];
-    }
-    return to;
   }
 
   const BConvShape s_;
   const CodeLayout layout_;
   const WordKernels& kernels_;
-  bool is_in_place_ = false;
-  std::vector<Group> groups_;
   std::vector<PanelPlan> panels_;
+  bool is_in_place_ = false;
+  std::size_t word_ = WORD;  // bytes
+  std::vector<Group> groups_;
   std::size_t arranged_ = 0, ones_ = 0;  // bytes, and numbers behind them
-  AlignedArray<std::uint64_t> weights_;
+  AlignedArray<std::uint8_t> weights_;
   BorderClasses rows_, columns_;
-  AlignedArray<std::int32_t> bases_;  // [panel][row class][column class][PANEL]
+  AlignedArray<float> bases_;  // [panel][row class][column class][PANEL]
 };
 
 }  // namespace
@@ -249,11 +360,13 @@ Sizes words_sizes(const BConvShape& s) {
   const int channels = s.ins().largest();
   // Classes of rows: those that hang over the top and over the bottom, and those that do not.
   const auto classes = [](int out, int kernel) { return static_cast<std::uint64_t>(std::min(out, 2 * kernel + 1)); };
-  const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * sizeof(std::int32_t);
-  const std::uint64_t weights = z(s.taps()) * words_of(channels) * WORD;
+  const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
+  const std::uint64_t weights = z(s.taps()) * words_of(channels) * WORD * PANEL;
   const std::uint64_t codes = z(s.rows()) * line_bytes(s, channels) + CACHE_LINE;
-  const std::uint64_t ones = s.zero_one ? s.border_positions() * sizeof(std::int32_t) : 0;
-  return {panel_count(s.outs()) * PANEL * (weights + bases), z(s.groups) * (codes + ones), words_scratch(s)};
+  const std::uint64_t ones = s.zero_one ? s.positions() * sizeof(std::int32_t) : 0;
+  const std::uint64_t panels = panel_count({s.out, 1}), pieces = panels + z(s.groups);
+  return {panels * bases + pieces * (weights + 2 * sizeof(Piece)) + z(s.groups) * sizeof(Group),
+          z(s.groups) * (codes + ones), words_scratch(s)};
 }
 
 std::unique_ptr<BConv> make_by_words(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

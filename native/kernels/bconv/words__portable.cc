@@ -46,43 +46,49 @@ inline void count_one(std::uint64_t in, const std::uint64_t* w, std::uint64_t* b
   }
 }
 
+// Counts of a window, of all 32 channels; those outside of the piece are nobody's.
+template <bool ZeroOne>
+void count_window(const WordPiece& piece, int x, std::int32_t* pop) {
+  constexpr std::uint64_t even = 0x00ff00ff00ff00ff;
+  std::uint64_t in[BLOCK], bytes[PANEL] = {};
+  int filled = 0;
+  const auto* w = static_cast<const std::uint64_t*>(piece.weights);
+  const auto flush = [&] {
+    int k = 0;
+    for (; k + 3 <= filled; k += 3, w += 3 * PANEL) count<ZeroOne>(in + k, w, bytes);
+    for (; k < filled; ++k, w += PANEL) count_one<ZeroOne>(in[k], w, bytes);
+    for (int o = 0; o < PANEL; ++o) {
+      std::uint64_t sum = (bytes[o] & even) + (bytes[o] >> 8 & even);
+      sum += sum >> 32;
+      sum += sum >> 16;
+      pop[o] += static_cast<std::int32_t>(sum & 0xffff);
+      bytes[o] = 0;
+    }
+    filled = 0;
+  };
+  const std::uint8_t* window = piece.in + static_cast<std::size_t>(x) * piece.step;
+  for (int k = 0; k < piece.whole + piece.cut; ++k) {
+    std::memcpy(in + filled, window + piece.offsets[k], sizeof(std::uint64_t));
+    if (k >= piece.whole) in[filled] &= piece.mask;  // weights are 0 there
+    if (++filled == BLOCK) flush();
+  }
+  flush();
+}
+
 template <bool ZeroOne>
 void bconv_row(const BConvRow& row) {
-  constexpr std::uint64_t even = 0x00ff00ff00ff00ff;
   for (int x = 0; x < row.width; ++x) {
-    std::int32_t pop[PANEL] = {};
-    std::uint64_t in[BLOCK], bytes[PANEL] = {};
-    int filled = 0;
-    const std::uint64_t* w = row.weights;
-    const auto flush = [&] {
-      int k = 0;
-      for (; k + 3 <= filled; k += 3, w += 3 * PANEL) count<ZeroOne>(in + k, w, bytes);
-      for (; k < filled; ++k, w += PANEL) count_one<ZeroOne>(in[k], w, bytes);
-      for (int o = 0; o < PANEL; ++o) {
-        std::uint64_t sum = (bytes[o] & even) + (bytes[o] >> 8 & even);
-        sum += sum >> 32;
-        sum += sum >> 16;
-        pop[o] += static_cast<std::int32_t>(sum & 0xffff);
-        bytes[o] = 0;
-      }
-      filled = 0;
-    };
-    for (int ky = 0; ky < row.kh; ++ky) {
-      const std::uint8_t* line = row.in + ky * row.row_stride + static_cast<std::size_t>(x) * row.step;
-      for (int k = 0; k < row.run; ++k) {
-        std::memcpy(in + filled, line + k * sizeof(std::uint64_t), sizeof(std::uint64_t));
-        if (k + 1 == row.run) in[filled] &= row.mask;  // weights are 0 there
-        if (++filled == BLOCK) flush();
-      }
-    }
-    flush();
     float acc[PANEL];
-    if (ZeroOne) {
-      const std::int32_t ones = row.ones[x];
-      for (int o = 0; o < PANEL; ++o) acc[o] = static_cast<float>(2 * pop[o] - ones);
-    } else {
-      const std::int32_t* base = row.base + row.border[x] * PANEL;
-      for (int o = 0; o < PANEL; ++o) acc[o] = static_cast<float>(base[o] - 2 * pop[o]);
+    for (const WordPiece* piece = row.pieces; piece != row.pieces + row.count; ++piece) {
+      std::int32_t pop[PANEL] = {};
+      count_window<ZeroOne>(*piece, x, pop);
+      if (ZeroOne) {
+        const std::int32_t ones = piece->ones[x];
+        for (int o = piece->first; o < piece->last; ++o) acc[o] = static_cast<float>(2 * pop[o] - ones);
+      } else {
+        const float* base = row.base + row.border[x] * PANEL;
+        for (int o = piece->first; o < piece->last; ++o) acc[o] = base[o] - static_cast<float>(2 * pop[o]);
+      }
     }
     finish(row.end, x, row.channels, acc);
   }
@@ -107,6 +113,6 @@ void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int
 }  // namespace
 
 extern const WordKernels words__portable;
-const WordKernels words__portable = {row, ones};
+const WordKernels words__portable = {row, ones, false, PANEL};
 
 }  // namespace ftbnn

@@ -13,10 +13,16 @@ constexpr int LANES = 16;  // floats of a vector; a panel is two halves of so ma
 
 inline __mmask16 first_lanes(int count) { return count >= LANES ? 0xffff : static_cast<__mmask16>((1U << count) - 1); }
 
+// Or GCC makes the addresses of all positions beforehand, more than there are registers.
+template <typename Pointer>
+inline void step_by_step(Pointer& pointer) {
+  __asm__("" : "+r"(pointer));
+}
+
 // Channels `first` to first + 15 of an epilogue, for some positions at a time. Each step takes all positions, so one
 // branch serves them all and they stay in registers (which they do only if GCC is told to unroll).
 template <int Positions>
-inline void finish(const Epilogue& end, int channels, int first, std::size_t x, __m512 (&y)[Positions]) {
+__attribute__((always_inline)) inline void finish(const Epilogue& end, int channels, int first, std::size_t x, __m512 (&y)[Positions]) {
   const bool full = channels - first >= LANES;
   const __mmask16 lanes = first_lanes(channels - first);
   const __m512 zero = _mm512_setzero_ps();
@@ -25,10 +31,10 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
   for (int p = 0; p < Positions; ++p) y[p] = _mm512_fmadd_ps(scale, y[p], shift);
   if (end.shortcut != nullptr) {
     const std::size_t stride = end.shortcut_stride;
-    const float* shortcut = end.shortcut + x * stride + first;
+    const float* from = end.shortcut + x * stride + first;
 #pragma GCC unroll 16
-    for (int p = 0; p < Positions; ++p) {
-      const float* from = shortcut + p * stride;
+    for (int p = 0; p < Positions; ++p, from += stride) {
+      step_by_step(from);
       y[p] = _mm512_add_ps(y[p], full ? _mm512_loadu_ps(from) : _mm512_maskz_loadu_ps(lanes, from));
     }
   }
@@ -67,7 +73,10 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
     float* out = end.out + x * stride + first;
     if (full) {  // masked stores are slow
 #pragma GCC unroll 16
-      for (int p = 0; p < Positions; ++p) _mm512_storeu_ps(out + p * stride, y[p]);
+      for (int p = 0; p < Positions; ++p, out += stride) {
+        step_by_step(out);
+        _mm512_storeu_ps(out, y[p]);
+      }
     } else {
 #pragma GCC unroll 16
       for (int p = 0; p < Positions; ++p) _mm512_mask_storeu_ps(out + p * stride, lanes, y[p]);
@@ -76,15 +85,16 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
   if (end.codes != nullptr) {
     const __m512 threshold = end.threshold != nullptr ? _mm512_loadu_ps(end.threshold + first) : zero;
     const std::size_t stride = end.codes_stride;
-    std::uint32_t* codes = end.codes + x * stride;
+    auto* codes = reinterpret_cast<std::uint16_t*>(end.codes + x * stride) + first / LANES;
 #pragma GCC unroll 16
-    for (int p = 0; p < Positions; ++p) {
-      const std::uint32_t signs = _mm512_mask_cmp_ps_mask(lanes, y[p], threshold, _CMP_GT_OQ);
-      if (first == 0) {
-        codes[p * stride] = signs;
-      } else {
-        reinterpret_cast<std::uint16_t*>(codes + p * stride)[1] = static_cast<std::uint16_t>(signs);
-      }
+    for (int p = 0; p < Positions; ++p, codes += 2 * stride) {
+      step_by_step(codes);
+      *codes = static_cast<std::uint16_t>(_mm512_mask_cmp_ps_mask(lanes, y[p], threshold, _CMP_GT_OQ));
+    }
+    // Of a panel that ends in its first half the second half's signs are 0.
+    if (first == 0 && channels <= LANES) {
+      codes = reinterpret_cast<std::uint16_t*>(end.codes + x * stride) + 1;
+      for (int p = 0; p < Positions; ++p, codes += 2 * stride) *codes = 0;
     }
   }
 }
