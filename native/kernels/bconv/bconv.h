@@ -101,4 +101,9 @@ std::size_t weight_words(const ConvShape& shape);
 void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
                   std::uint64_t* to, std::size_t words);
 
+// The same with as few bytes a position as hold its bits; past the last one up to 7 bytes are overwritten. scratch: of
+// as many words as gather_codes would write.
+void gather_bytes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
+                  std::uint8_t* to, std::size_t bytes, std::uint64_t* scratch);
+
 }  // namespace ftbnn

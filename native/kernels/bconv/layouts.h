@@ -32,7 +32,7 @@ std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout&
 template <const PlaneKernels& kernels>
 BConvKernels by_planes() {
   return {can_planes,
-          [](const BConvShape& shape) { return can_planes(shape) && shape.ins().largest() <= kernels.widest; },
+          [](const BConvShape& shape) { return can_planes(shape) && shape.outs().size(0) <= kernels.widest; },
           [](const BConvShape& shape) { return planes_sizes(shape, kernels); },
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_planes(shape, layout, weights, kernels);

@@ -54,7 +54,7 @@ struct FinishPlanes {
 };
 
 struct PlaneKernels {
-  int widest;  // group of input channels, beyond which the ISA has something faster
+  int widest;  // group of output channels, beyond which the ISA has something faster
   int chunk;   // channels of a byte
   int block;   // positions of a call
   std::size_t (*pack)(const std::uint8_t* chunks, int channels, int steps, std::uint8_t* to);

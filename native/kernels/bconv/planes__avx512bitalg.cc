@@ -5,7 +5,7 @@ namespace ftbnn {
 
 namespace {
 
-constexpr int CHUNK = 8, WIDEST = 48;
+constexpr int CHUNK = 8, WIDEST = 13;  // beyond, a vector of words has channels of two groups at most
 
 template <bool ZeroOne>
 struct Bits {

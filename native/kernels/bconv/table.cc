@@ -1,6 +1,7 @@
 #include "base/table.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/bconv/layouts.h"
 
@@ -44,20 +45,26 @@ std::size_t weight_words(const ConvShape& s) {
 
 namespace {
 
-// Channels side by side, from any bit on.
-void gather_run(const std::uint64_t* from, std::size_t from_words, int width, const BitRun& run, std::uint64_t* to,
-                std::size_t words) {
+// Channels side by side, from any bit on: the words of a position, then those of the next `step` bytes further.
+void gather_run(const std::uint64_t* from, std::size_t from_words, int width, const BitRun& run, std::uint8_t* to,
+                std::size_t step) {
   const int shift = run.first % 64, left = run.count % 64;
   const std::uint64_t mask = left == 0 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
   const bool last_spans = shift + (left == 0 ? 64 : left) > 64;  // its bits are in two words
+  const std::size_t last = words_of(run.count) - 1;
+  const auto put = [](std::uint8_t* at, std::uint64_t word) { std::memcpy(at, &word, sizeof word); };
   from += run.first / 64;
-  for (int x = 0; x < width; ++x, from += from_words, to += words) {
-    for (std::size_t k = 0; k + 1 < words; ++k) {
-      to[k] = shift == 0 ? from[k] : from[k] >> shift | from[k + 1] << (64 - shift);
+  if (last == 0 && !last_spans) {
+    for (int x = 0; x < width; ++x, from += from_words, to += step) put(to, *from >> shift & mask);
+    return;
+  }
+  for (int x = 0; x < width; ++x, from += from_words, to += step) {
+    for (std::size_t k = 0; k < last; ++k) {
+      put(to + 8 * k, shift == 0 ? from[k] : from[k] >> shift | from[k + 1] << (64 - shift));
     }
-    std::uint64_t last = from[words - 1] >> shift;
-    if (last_spans) last |= from[words] << (64 - shift);
-    to[words - 1] = last & mask;
+    std::uint64_t word = from[last] >> shift;
+    if (last_spans) word |= from[last + 1] << (64 - shift);
+    put(to + 8 * last, word & mask);
   }
 }
 
@@ -65,7 +72,9 @@ void gather_run(const std::uint64_t* from, std::size_t from_words, int width, co
 
 void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
                   std::uint64_t* to, std::size_t words) {
-  if (runs.size() == 1) return gather_run(from, from_words, width, runs.front(), to, words);
+  if (runs.size() == 1) {
+    return gather_run(from, from_words, width, runs.front(), reinterpret_cast<std::uint8_t*>(to), 8 * words);
+  }
   const auto positions = static_cast<std::size_t>(width);
   std::fill_n(to, positions * words, 0);
   int filled = 0;  // bits
@@ -79,6 +88,14 @@ void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, 
       for (std::size_t x = 0; x < positions; ++x) target[x * words] |= (source[x * from_words] >> shift & mask) << gap;
     }
   }
+}
+
+void gather_bytes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
+                  std::uint8_t* to, std::size_t bytes, std::uint64_t* scratch) {
+  if (runs.size() == 1) return gather_run(from, from_words, width, runs.front(), to, bytes);
+  const std::size_t words = (bytes + 7) / 8;
+  gather_codes(from, from_words, width, runs, scratch, words);
+  for (int x = 0; x < width; ++x, scratch += words, to += bytes) std::memcpy(to, scratch, 8 * words);
 }
 
 }  // namespace ftbnn

@@ -1,4 +1,5 @@
-// Runs of words, weights as [panel][piece][kh][run][PANEL]: a lane is an output channel.
+// Runs of words, weights as [panel][kh][run][PANEL]: a lane is an output channel. (Where a panel has channels of the
+// last group, which may be larger than the others, that has weights of its own.)
 //
 // Codes are read where they lie if all channels are one group that fills its words. Else each group's are gathered into
 // rows of its own, with the image's border, a position as few bytes as hold its bits: so that few bits of a run are
@@ -88,7 +89,6 @@ class WordsBConv final : public BConv {
     const std::vector<BitRun> all = {{0, layout_.bits}};
     is_in_place_ = layout_.has_border && s_.groups == 1 && layout_.groups[0] == all &&
                    words_of(s_.in) == layout_.words && !is_worth_gathering(s_);
-    word_ = kernels_.counts_half_words && vectors(WORD / 2) <= vectors(WORD) ? WORD / 2 : WORD;
     place_codes();
     lay_out(weights);
   }
@@ -115,7 +115,6 @@ class WordsBConv final : public BConv {
     BConvRow row{};
     row.pieces = pieces;
     row.count = static_cast<int>(plan.pieces.size());
-    row.word = static_cast<int>(word_);
     row.width = s_.ow;
     row.channels = plan.channels;
     row.zero_one = s_.zero_one;
@@ -154,7 +153,7 @@ class WordsBConv final : public BConv {
       const Group& group = groups_[z(g)];
       for (std::size_t ky = 0; ky < z(s_.kh); ++ky) {
         for (std::size_t k = 0; k < group.run; ++k) {
-          offsets[number_of(group, ky, k)] = static_cast<std::uint32_t>(ky * row_bytes(g, call) + k * word_);
+          offsets[number_of(group, ky, k)] = static_cast<std::uint32_t>(ky * row_bytes(g, call) + k * kernels_.word);
         }
       }
       offsets += z(s_.kh) * group.run;
@@ -189,24 +188,11 @@ class WordsBConv final : public BConv {
     return is_in_place_ ? WORD * layout_.words : bytes_of(s_.ins().size(group));
   }
 
-  // Vectors that are counted at a position with words of so many bytes.
-  std::size_t vectors(std::size_t word) const {
-    const int lanes = kernels_.lanes * static_cast<int>(WORD / word);
-    std::size_t sum = 0;
-    for (const PanelPlan& plan : panels_) {
-      for (const Piece& piece : plan.pieces) {
-        const int touched = (piece.last + lanes - 1) / lanes - piece.first / lanes;
-        sum += z(touched) * z(s_.kh) * run_of(s_.kw, position_bytes(piece.group), word);
-      }
-    }
-    return sum;
-  }
-
   void place_codes() {
     const Groups ins = s_.ins();
     for (int g = 0; g < s_.groups; ++g) {
-      const std::size_t bytes = position_bytes(g), run = run_of(s_.kw, bytes, word_);
-      const std::size_t left = 8 * (z(s_.kw) * bytes % word_);  // bits of a run's last word
+      const std::size_t bytes = position_bytes(g), run = run_of(s_.kw, bytes, kernels_.word);
+      const std::size_t left = 8 * (z(s_.kw) * bytes % kernels_.word);  // bits of a run's last word
       const std::uint64_t mask = left == 0 ? 0 : (std::uint64_t{1} << left) - 1;
       Group group{ins.size(g), bytes, run, s_.zero_one ? 0 : mask, arranged_, false, ones_};  // {0, 1}: weights do it
       if (const int other = same_group(layout_, g); other >= 0) {
@@ -230,9 +216,15 @@ class WordsBConv final : public BConv {
     for (PanelPlan& plan : panels_) {
       plan.base_at = bases;
       bases += s_.zero_one ? 0 : classes * PANEL;
-      for (Piece& piece : plan.pieces) {
+      for (std::size_t k = 0; k < plan.pieces.size(); ++k) {
+        Piece& piece = plan.pieces[k];
+        const Group& group = groups_[z(piece.group)];
+        if (k > 0 && group.bytes == groups_[z(plan.pieces[k - 1].group)].bytes) {
+          piece.weights_at = plan.pieces[k - 1].weights_at;
+          continue;
+        }
         piece.weights_at = weights;
-        weights += z(s_.kh) * groups_[z(piece.group)].run * PANEL * word_;
+        weights += z(s_.kh) * group.run * PANEL * kernels_.word;
       }
     }
     weights_ = AlignedArray<std::uint8_t>(weights);
@@ -260,7 +252,7 @@ class WordsBConv final : public BConv {
 
   // Weights [kh][kw][word of 64 bits] as the codes of runs lie, [kh][run].
   void join_taps(const std::uint64_t* plain, const Group& group, std::uint8_t* to) const {
-    word_ == WORD ? join_taps<std::uint64_t>(plain, group, to) : join_taps<std::uint32_t>(plain, group, to);
+    kernels_.word == WORD ? join_taps<std::uint64_t>(plain, group, to) : join_taps<std::uint32_t>(plain, group, to);
   }
 
   template <typename Word>
@@ -292,20 +284,8 @@ class WordsBConv final : public BConv {
     const int line = row - s_.ph;
     std::fill_n(to, line_bytes(s_, group.in), 0);
     if (line < 0 || line >= s_.h) return;
-    const std::size_t words = words_of(group.in);
-    gather_codes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], gathered, words);
-    put_together(gathered, words, group.bytes, to + z(s_.pw) * group.bytes);
-  }
-
-  // Positions of whole words to positions of `bytes` bytes: what a word has behind those is zero, as is what follows.
-  void put_together(const std::uint64_t* from, std::size_t words, std::size_t bytes, std::uint8_t* to) const {
-    if (words == 1) {
-      for (int x = 0; x < s_.w; ++x, to += bytes) std::memcpy(to, from + x, WORD);
-    } else {
-      for (int x = 0; x < s_.w; ++x, from += words, to += bytes) {
-        for (std::size_t k = 0; k < words; ++k) std::memcpy(to + k * WORD, from + k, WORD);
-      }
-    }
+    gather_bytes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], to + z(s_.pw) * group.bytes,
+                 group.bytes, gathered);
   }
 
   // The ones in every window of output rows: of each row of codes once, kept until the windows have left it.
@@ -346,7 +326,6 @@ class WordsBConv final : public BConv {
   const WordKernels& kernels_;
   std::vector<PanelPlan> panels_;
   bool is_in_place_ = false;
-  std::size_t word_ = WORD;  // bytes
   std::vector<Group> groups_;
   std::size_t arranged_ = 0, ones_ = 0;  // bytes, and numbers behind them
   AlignedArray<std::uint8_t> weights_;

@@ -26,7 +26,7 @@ struct WordPiece {
   int whole, cut;                // words all of whose bits are the window's, then those with others behind the mask
   std::uint64_t mask;
   std::size_t step;    // bytes from one output to the next
-  const void* weights; // [whole + cut][PANEL] words; 0 outside of the piece and of the mask
+  const void* weights;  // [whole + cut][PANEL] words; 0 outside of the mask. Pieces of groups alike share theirs
   const std::int32_t* ones;      // [width], ones in the window, for codes {0, 1}
 };
 
@@ -35,7 +35,6 @@ struct BConvRow {
   int count;
   int width;     // output positions
   int channels;  // output channels of this panel, 1 to PANEL
-  int word;      // bytes, 4 or 8
   bool zero_one;
   const float* base;           // [classes][PANEL], for codes {-1, +1}; past `channels` anything
   const std::uint8_t* border;  // [width], the class of each output column
@@ -43,11 +42,10 @@ struct BConvRow {
 };
 
 struct WordKernels {
+  std::size_t word;  // bytes, 4 or 8
   void (*row)(const BConvRow&);
   // The ones of each position of `words` words of 64 bits.
   void (*ones)(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones);
-  bool counts_half_words;  // words of 32 bits too, where that takes fewer of them
-  int lanes;               // words of 64 bits that are counted at a time
 };
 
 }  // namespace ftbnn

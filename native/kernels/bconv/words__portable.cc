@@ -113,6 +113,6 @@ void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int
 }  // namespace
 
 extern const WordKernels words__portable;
-const WordKernels words__portable = {row, ones, false, PANEL};
+const WordKernels words__portable = {sizeof(std::uint64_t), row, ones};
 
 }  // namespace ftbnn
