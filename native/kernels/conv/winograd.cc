@@ -37,7 +37,7 @@ struct Planes {
   std::size_t bytes() const { return (rows * row + 16) * sizeof(float); }
   // V, a plane on its way, of which a vector may be read past its end, and M.
   std::size_t scratch() const {
-    return (POINTS_2D * (k() * tiles + (tiles + 1) * 16) + (POINTS * TILE + 1) * tiles) * sizeof(float);
+    return (POINTS_2D * (k() * tiles + z(MOST_TILES) * PANEL) + (POINTS * TILE + 1) * tiles) * sizeof(float);
   }
 
   std::size_t channels, tile_rows, tiles, row, rows;  // `row`: floats

@@ -18,6 +18,7 @@
 namespace ftbnn {
 
 constexpr int TILE = 3, POINTS = 6;
+constexpr int MOST_TILES = 13;  // that are multiplied at a time
 
 // The inputs of a row of tiles.
 struct WinogradInputs {
@@ -33,7 +34,7 @@ struct WinogradInputs {
 struct WinogradTiles {
   const float* v;
   std::size_t tiles;
-  float* m;  // room for [POINTS * POINTS][tiles + 1][16]: one more, or points would fight for the same cache lines
+  float* m;        // room for [POINTS * POINTS][MOST_TILES][PANEL]
   const float* u;  // [POINTS * POINTS][K][PANEL], on a cache line
   int k;
   int width, channels;  // outputs of a row, and of a position

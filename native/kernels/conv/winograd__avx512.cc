@@ -1,10 +1,11 @@
+#include "kernels/conv/winograd.h"
 #include "kernels/epilogue/epilogue__avx512.h"
 
 namespace ftbnn {
 
 namespace {
 
-constexpr int BLOCK = 12, VECTORS = 1;
+constexpr int BLOCK = MOST_TILES, VECTORS = 2;
 
 using Vector = __m512;
 inline Vector fused(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }

@@ -61,28 +61,28 @@ constexpr int WIDTH = VECTORS * LANES;  // output channels
 template <int Tiles>
 inline void multiply_tiles(const WinogradTiles& row, const float* v, const float* u, float* m) {
   Vector acc[Tiles][VECTORS];
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (int p = 0; p < Tiles; ++p) {
     for (int h = 0; h < VECTORS; ++h) acc[p][h] = spread(0);
   }
   for (int k = 0; k < row.k; ++k, v += row.tiles, u += PANEL) {
     Vector weights[VECTORS];
     for (int h = 0; h < VECTORS; ++h) weights[h] = get(u + h * LANES);
-#pragma GCC unroll 12
+#pragma GCC unroll 16
     for (int p = 0; p < Tiles; ++p) {
       const Vector value = spread(v[p]);
       for (int h = 0; h < VECTORS; ++h) acc[p][h] = fused(value, weights[h], acc[p][h]);
     }
   }
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (int p = 0; p < Tiles; ++p) {
     for (int h = 0; h < VECTORS; ++h) put(m + p * WIDTH + h * LANES, acc[p][h]);
   }
 }
 
-// LANES channels of tile t from `first` on: m [points][tiles + 1][WIDTH] to outputs.
+// LANES channels of tile t from `first` on: m [points][BLOCK][WIDTH] to outputs.
 inline void finish_tile(const WinogradTiles& row, const float* m, int t, int first) {
-  const std::size_t point = (row.tiles + 1) * WIDTH;
+  constexpr std::size_t point = BLOCK * WIDTH;
   Vector half[TILE][POINTS];
 #pragma GCC unroll 6
   for (std::size_t j = 0; j < POINTS; ++j) {
@@ -95,7 +95,9 @@ inline void finish_tile(const WinogradTiles& row, const float* m, int t, int fir
   }
   const int x = t * TILE;
   Epilogue end = row.end;
-  for (int i = row.first; i < row.last; ++i, next_row(end)) {
+#pragma GCC unroll 3
+  for (int i = 0; i < TILE; ++i) {
+    if (i < row.first || i >= row.last) continue;
     Vector y[TILE];
     from_points(half[i], y);
     if (row.width - x >= TILE) {
@@ -106,27 +108,30 @@ inline void finish_tile(const WinogradTiles& row, const float* m, int t, int fir
         finish(end, row.channels, first, static_cast<std::size_t>(x + j), one);
       }
     }
+    next_row(end);
   }
 }
 
-// Point by point, so that a point's weights and inputs stay in the first cache.
+// Some tiles and channels at a time, so that their sums stay in the first cache until they are finished.
 void multiply(const WinogradTiles& row) {
-  const int tiles = (row.width + TILE - 1) / TILE;
-  for (int first = 0; first < row.channels; first += WIDTH) {
-    const float* v = row.v;
-    const float* u = row.u + first;
-    float* m = row.m;
-    for (int point = 0; point < POINTS * POINTS; ++point) {
-      int t = 0;
-      for (; t + BLOCK <= tiles; t += BLOCK) multiply_tiles<BLOCK>(row, v + t, u, m + t * WIDTH);
-      for (; t < tiles; t += 4) multiply_tiles<4>(row, v + t, u, m + t * WIDTH);  // past the last nothing is read
-      v += static_cast<std::size_t>(row.k) * row.tiles;
-      u += static_cast<std::size_t>(row.k) * PANEL;
-      m += (row.tiles + 1) * WIDTH;
-    }
-    for (int t = 0; t < tiles; ++t) {
-      for (int h = 0; h < WIDTH && first + h < row.channels; h += LANES) {
-        finish_tile(row, row.m + t * WIDTH + h, t, first + h);
+  const int tiles = (row.width + TILE - 1) / TILE, blocks = (tiles + BLOCK - 1) / BLOCK;
+  for (int block = 0, start = 0, count; block < blocks; ++block, start += count) {
+    count = (tiles - start + blocks - block - 1) / (blocks - block);
+    for (int first = 0; first < row.channels; first += WIDTH) {
+      const float* v = row.v + start;
+      const float* u = row.u + first;
+      float* m = row.m;
+      for (int point = 0; point < POINTS * POINTS; ++point) {
+        // What is made past the last tile nobody reads.
+        count < BLOCK ? multiply_tiles<BLOCK - 1>(row, v, u, m) : multiply_tiles<BLOCK>(row, v, u, m);
+        v += static_cast<std::size_t>(row.k) * row.tiles;
+        u += static_cast<std::size_t>(row.k) * PANEL;
+        m += BLOCK * WIDTH;
+      }
+      for (int t = 0; t < count; ++t) {
+        for (int h = 0; h < WIDTH && first + h < row.channels; h += LANES) {
+          finish_tile(row, row.m + t * WIDTH + h, start + t, first + h);
+        }
       }
     }
   }
