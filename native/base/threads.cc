@@ -26,6 +26,7 @@ constexpr int MAX_THREADS = 1024;
 constexpr int SPINS = 4000;         // some tens of microseconds
 constexpr int CALLER_SPINS = 1000;  // before the caller lets others have the core: a quota may have stopped a worker
 constexpr std::uint64_t TASK_LIMIT = std::uint64_t{1} << 32;
+constexpr std::size_t LINE = 64;
 
 void pause() {
 #if defined(__x86_64__)
@@ -43,33 +44,41 @@ std::atomic<unsigned>& forks() {
 
 }  // namespace
 
+// The tasks of a round are cut into as many neighbouring parts as there are threads: each takes its own, then what others
+// have left of theirs. So from round to round a thread mostly meets the rows that it made before, in its own cache.
 class ThreadPool::Crew {
  public:
   // Delegates, so that the threads that did start are sent home if one does not.
-  explicit Crew(int workers) : Crew() {
-    for (int k = 1; k <= workers; ++k) workers_.emplace_back([this, k] { work(k); });
+  explicit Crew(int threads) : Crew(static_cast<std::size_t>(threads), 0) {
+    for (int k = 1; k < threads; ++k) workers_.emplace_back([this, k] { work(k); });
   }
   ~Crew();
 
   void run(int count, Call call, const void* context);
 
  private:
-  Crew() = default;
+  // What a thread takes from and counts in, on a cache line of its own.
+  struct alignas(LINE) Part {
+    std::atomic<std::uint64_t> ticket{0};  // where the tasks end, and the next one
+    alignas(LINE) std::atomic<std::uint64_t> done{0};  // tasks, of all rounds
+  };
+
+  Crew(std::size_t threads, int) : parts_(threads) {}
   void work(int worker);
   void take_tasks(int worker);
 
+  std::vector<Part> parts_;  // of every thread, the caller's first
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
+  FirstError error_;
+  std::uint64_t tasks_ = 0;  // of all rounds
+  // What workers wait for, and what they read first when it comes.
+  alignas(LINE) std::atomic<unsigned> round_{0};
   Call call_ = nullptr;
   const void* context_ = nullptr;
-  FirstError error_;
-  // Each on a cache line of its own: what the threads hammer on is not what the others read.
-  alignas(64) std::atomic<std::uint64_t> ticket_{0};  // tasks of this round, tasks taken
-  alignas(64) std::atomic<int> done_{0};
-  alignas(64) std::atomic<unsigned> round_{0};
-  std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
+  alignas(LINE) std::atomic<int> sleepers_{0};
 };
 
 ThreadPool::Crew::~Crew() {
@@ -85,27 +94,40 @@ ThreadPool::Crew::~Crew() {
 // A task once taken keeps the caller in run, so `call_` and `context_` are those of its round, even if the worker came
 // here for an earlier one.
 void ThreadPool::Crew::take_tasks(int worker) {
-  for (;;) {
-    const std::uint64_t ticket = ticket_.fetch_add(1);
-    const std::uint64_t task = ticket % TASK_LIMIT;
-    if (task >= ticket / TASK_LIMIT) return;
-    if (!error_.is_kept()) error_.keep_from([&] { call_(context_, static_cast<int>(task), worker); });
-    ++done_;
+  const auto own = static_cast<std::size_t>(worker);
+  std::uint64_t done = 0;
+  for (std::size_t k = 0; k < parts_.size(); ++k) {
+    std::atomic<std::uint64_t>& tickets = parts_[(own + k) % parts_.size()].ticket;
+    for (;;) {
+      const std::uint64_t ticket = tickets.fetch_add(1), task = ticket % TASK_LIMIT;
+      if (task >= ticket / TASK_LIMIT) break;
+      if (!error_.is_kept()) error_.keep_from([&] { call_(context_, static_cast<int>(task), worker); });
+      ++done;
+    }
   }
+  if (done > 0) parts_[own].done.fetch_add(done);
 }
 
 void ThreadPool::Crew::run(int count, Call call, const void* context) {
   call_ = call;
   context_ = context;
-  done_ = 0;
-  ticket_ = static_cast<std::uint64_t>(count) * TASK_LIMIT;
+  const auto tasks = static_cast<std::uint64_t>(count), threads = static_cast<std::uint64_t>(parts_.size());
+  for (std::uint64_t k = 0; k < threads; ++k) {
+    parts_[k].ticket = tasks * (k + 1) / threads * TASK_LIMIT + tasks * k / threads;
+  }
+  tasks_ += tasks;
   ++round_;
   if (sleepers_ > 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_all();
   }
   take_tasks(0);
-  for (int spin = 0; done_ < count; ++spin) spin < CALLER_SPINS ? pause() : std::this_thread::yield();
+  const auto is_done = [this] {
+    std::uint64_t done = 0;
+    for (const Part& part : parts_) done += part.done;
+    return done == tasks_;
+  };
+  for (int spin = 0; !is_done(); ++spin) spin < CALLER_SPINS ? pause() : std::this_thread::yield();
   error_.rethrow();
 }
 
@@ -140,7 +162,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::hire() {
   static_cast<void>(crew_.release());
   try {
-    if (threads_ > 1) crew_ = std::make_unique<Crew>(threads_ - 1);
+    if (threads_ > 1) crew_ = std::make_unique<Crew>(threads_);
   } catch (const std::system_error&) {
     throw std::invalid_argument("this system does not start " + std::to_string(threads_) + " threads");
   }

@@ -73,12 +73,13 @@ class Image {
   }
 
   // body(panel, first row, last row, worker) for pieces of an output of so many panels: all panels of some rows, which
-  // stay in the cache meanwhile, then those of the next rows.
+  // stay in the cache meanwhile, then those of the next rows. Threads take rows apart, not panels: those of a position
+  // share cache lines.
   template <typename Body>
   void for_panels(int panels, int rows, std::size_t row_bytes, const Body& body) {
-    const int wanted = threads() > 1 ? PIECES_PER_THREAD * threads() : 1;
     const int bands = static_cast<int>(z(rows) * row_bytes / BAND_BYTES) + 1;
-    const int cuts = std::min(rows, std::max(bands, (wanted + panels - 1) / panels));
+    const int wanted = threads() > 1 ? (PIECES_PER_THREAD + panels - 1) / panels : 1;
+    const int cuts = std::min(rows, std::max((bands + threads() - 1) / threads(), wanted) * threads());
     parallel(panels * cuts, [&](int task, int worker) {
       const int cut = task / panels;
       body(task % panels, rows * cut / cuts, rows * (cut + 1) / cuts, worker);

@@ -18,6 +18,7 @@ typedef int Unaligned __attribute__((aligned(1), may_alias));
 struct Windows {
   const std::uint8_t *low, *high;
   __mmask16 upper;
+  const std::int32_t *low_ones, *high_ones;
 };
 
 template <bool Blends>
@@ -72,10 +73,10 @@ __attribute__((always_inline)) inline void count_words(const Windows (&windows)[
   }
 }
 
-// Counts of a tile to sums, then the epilogue, of half a panel.
-template <bool ZeroOne, int Half, int Positions, int Vectors>
+// Counts of a tile to sums, then the epilogue, of half a panel. ones(p): of the window of position x + p.
+template <bool ZeroOne, int Half, int Positions, int Vectors, typename Ones>
 __attribute__((always_inline)) inline void finish_counts(const BConvRow& row, int x,
-                                                         const __m512i (&pop)[Positions][Vectors]) {
+                                                         const __m512i (&pop)[Positions][Vectors], const Ones& ones) {
   constexpr int channel = Half * LANES;
   const __m512 two = _mm512_set1_ps(2);
   __m512 acc[Positions];
@@ -87,12 +88,7 @@ __attribute__((always_inline)) inline void finish_counts(const BConvRow& row, in
   if (ZeroOne) {
 #pragma GCC unroll 16
     for (int p = 0; p < Positions; ++p) {
-      __m512 ones = _mm512_setzero_ps();
-      for (const WordPiece* piece = row.pieces; piece != row.pieces + row.count; ++piece) {
-        const __mmask16 lanes = static_cast<__mmask16>((~std::uint64_t{0} << piece->first) >> channel);
-        ones = _mm512_mask_mov_ps(ones, lanes, _mm512_set1_ps(static_cast<float>(piece->ones[x + p])));
-      }
-      acc[p] = _mm512_fmsub_ps(two, acc[p], ones);
+      acc[p] = _mm512_fmsub_ps(two, acc[p], _mm512_maskz_cvtepi32_ps(0xffff, ones(p)));
     }
   } else if (row.border[x] == row.border[x + Positions - 1]) {  // and so all between
     const __m512 base = _mm512_loadu_ps(row.base + row.border[x] * PANEL + channel);
@@ -107,11 +103,10 @@ __attribute__((always_inline)) inline void finish_counts(const BConvRow& row, in
   finish(row.end, row.channels, channel, static_cast<std::size_t>(x), acc);
 }
 
-template <bool ZeroOne, int Positions, int Vectors>
-__attribute__((always_inline)) inline void finish_tile(const BConvRow& row, int x,
-                                                       const __m512i (&pop)[Positions][Vectors]) {
-  finish_counts<ZeroOne, 0>(row, x, pop);
-  if constexpr (Vectors == 2) finish_counts<ZeroOne, 1>(row, x, pop);
+template <bool Blends>
+inline __m512i ones_at(const Windows& windows, int x) {
+  const __m512i low = _mm512_set1_epi32(windows.low_ones[x]);
+  return Blends ? _mm512_mask_set1_epi32(low, windows.upper, windows.high_ones[x]) : low;
 }
 
 template <int Positions, int Vectors>
@@ -127,8 +122,8 @@ template <typename Kind, bool ZeroOne, int Step, int Positions>
 __attribute__((noinline)) void bconv_tile(const BConvRow& row, int x, const Windows (&rows)[2]) {
   const WordPiece& piece = *row.pieces;
   const std::size_t step = piece.step, at = static_cast<std::size_t>(x) * step;
-  const Windows windows[2] = {{rows[0].low + at, rows[0].high + at, rows[0].upper},
-                              {rows[1].low + at, rows[1].high + at, rows[1].upper}};
+  const Windows windows[2] = {{rows[0].low + at, rows[0].high + at, rows[0].upper, nullptr, nullptr},
+                              {rows[1].low + at, rows[1].high + at, rows[1].upper, nullptr, nullptr}};
   const auto* w = static_cast<const std::uint8_t*>(piece.weights);
   __m512i pop[Positions][Kind::VECTORS];
   clear(pop);
@@ -137,18 +132,21 @@ __attribute__((noinline)) void bconv_tile(const BConvRow& row, int x, const Wind
     count_words<Kind, MASKED_XOR, Step>(windows, step, piece.offsets + piece.whole, piece.cut,
                                         w + static_cast<std::size_t>(piece.whole) * PANEL * WORD, piece.mask, pop);
   }
-  finish_tile<ZeroOne>(row, x, pop);
+  finish_counts<ZeroOne, 0>(row, x, pop, [&](int p) { return ones_at<Kind::FIRST>(rows[0], x + p); });
+  if constexpr (Kind::VECTORS == 2) {
+    finish_counts<ZeroOne, 1>(row, x, pop, [&](int p) { return ones_at<Kind::SECOND>(rows[1], x + p); });
+  }
 }
 
 // Any groups: one position at a time, all its channels counted for each piece.
 template <bool ZeroOne>
 void bconv_pieces(const BConvRow& row) {
   for (int x = 0; x < row.width; ++x) {
-    __m512i sums[1][2];
+    __m512i sums[1][2], ones[2] = {};
     clear(sums);
     for (const WordPiece* piece = row.pieces; piece != row.pieces + row.count; ++piece) {
       const std::uint8_t* window = piece->in + static_cast<std::size_t>(x) * piece->step;
-      const Windows windows[2] = {{window, window, 0}, {window, window, 0}};
+      const Windows windows[2] = {{window, window, 0, nullptr, nullptr}, {window, window, 0, nullptr, nullptr}};
       const auto* w = static_cast<const std::uint8_t*>(piece->weights);
       __m512i pop[1][2];
       clear(pop);
@@ -157,11 +155,14 @@ void bconv_pieces(const BConvRow& row) {
           windows, 0, piece->offsets + piece->whole, piece->cut,
           w + static_cast<std::size_t>(piece->whole) * PANEL * WORD, piece->mask, pop);
       const auto from = static_cast<std::uint32_t>(~std::uint64_t{0} << piece->first);  // a later piece takes its part
-      sums[0][0] = _mm512_mask_mov_epi32(sums[0][0], static_cast<__mmask16>(from), pop[0][0]);
-      sums[0][1] = _mm512_mask_mov_epi32(sums[0][1], static_cast<__mmask16>(from >> 16), pop[0][1]);
+      for (int half = 0; half < 2; ++half) {
+        const auto lanes = static_cast<__mmask16>(from >> half * LANES);
+        sums[0][half] = _mm512_mask_mov_epi32(sums[0][half], lanes, pop[0][half]);
+        if (ZeroOne) ones[half] = _mm512_mask_set1_epi32(ones[half], lanes, piece->ones[x]);
+      }
     }
-    finish_counts<ZeroOne, 0>(row, x, sums);
-    if (row.channels > LANES) finish_counts<ZeroOne, 1>(row, x, sums);
+    finish_counts<ZeroOne, 0>(row, x, sums, [&](int) { return ones[0]; });
+    if (row.channels > LANES) finish_counts<ZeroOne, 1>(row, x, sums, [&](int) { return ones[1]; });
   }
 }
 
@@ -185,10 +186,10 @@ void cut(const BConvRow& row, const Windows (&windows)[2]) {
 
 template <bool ZeroOne>
 void bconv_one_group(const BConvRow& row) {
-  const std::uint8_t* in = row.pieces->in;
-  const Windows windows[2] = {{in, in, 0}, {in, in, 0}};
+  const WordPiece& piece = *row.pieces;
+  const Windows all{piece.in, piece.in, 0, piece.ones, piece.ones}, windows[2] = {all, all};
   if (row.channels <= LANES) return cut<OneGroup<1>, ZeroOne, 0>(row, windows);
-  switch (row.pieces->step) {
+  switch (piece.step) {
     case 8:
       return cut<OneGroup<2>, ZeroOne, 8>(row, windows);
     case 16:
@@ -206,10 +207,11 @@ void bconv_one_group(const BConvRow& row) {
 bool find_windows(const BConvRow& row, int start, Windows& windows) {
   const WordPiece *first = row.pieces, *end = row.pieces + row.count;
   while (first + 1 != end && first->last <= start) ++first;
-  windows = {first->in, first->in, 0};
+  windows = {first->in, first->in, 0, first->ones, first->ones};
   const WordPiece* second = first + 1;
   if (second == end || second->first >= start + LANES) return true;
   windows.high = second->in;
+  windows.high_ones = second->ones;
   windows.upper = static_cast<__mmask16>(0xffffU << (second->first - start));
   return second + 1 == end || second->last >= start + LANES;
 }
