@@ -112,26 +112,23 @@ class WordsBConv final : public BConv {
     const PanelPlan& plan = panels_[z(call.panel)];
     find_words(call, static_cast<std::uint32_t*>(call.scratch));
     WordPiece pieces[PANEL];
-    BConvRow row{};
-    row.pieces = pieces;
-    row.count = static_cast<int>(plan.pieces.size());
-    row.width = s_.ow;
-    row.channels = plan.channels;
-    row.zero_one = s_.zero_one;
-    row.border = columns_.of.data();
+    BConvRows rows{};
+    rows.pieces = pieces;
+    rows.count = static_cast<int>(plan.pieces.size());
+    rows.rows = call.last - call.first;
+    rows.width = s_.ow;
+    rows.channels = plan.channels;
+    rows.zero_one = s_.zero_one;
+    rows.base = bases_.data() + plan.base_at;
+    rows.row_base = columns_.count() * PANEL;
+    rows.row_border = rows_.of.data() + call.first;
+    rows.column_border = columns_.of.data();
     for (int image = 0; image < call.images; ++image) {
       const auto* arranged = static_cast<const std::uint8_t*>(call.arranged) + z(image) * call.arranged_image;
-      for (int k = 0; k < row.count; ++k) pieces[k] = piece_of(plan.pieces[z(k)], call, arranged);
-      row.end = call.end;
-      if (row.end.out != nullptr) row.end.out += z(image) * call.out_image;
-      for (int y = call.first; y < call.last; ++y, next_row(row.end)) {
-        if (!s_.zero_one) row.base = bases_.data() + plan.base_at + z(rows_.of[z(y)]) * columns_.count() * PANEL;
-        kernels_.row(row);
-        for (int k = 0; k < row.count; ++k) {
-          pieces[k].in += z(s_.sh) * row_bytes(plan.pieces[z(k)].group, call);
-          pieces[k].ones += s_.ow;
-        }
-      }
+      for (int k = 0; k < rows.count; ++k) pieces[k] = piece_of(plan.pieces[z(k)], call, arranged);
+      rows.end = call.end;
+      if (rows.end.out != nullptr) rows.end.out += z(image) * call.out_image;
+      kernels_.rows(rows);
     }
   }
 
@@ -174,6 +171,7 @@ class WordsBConv final : public BConv {
     to.offsets = static_cast<const std::uint32_t*>(call.scratch);
     if (piece.group + 1 == s_.groups) to.offsets += z(s_.kh) * groups_.front().run;
     to.step = z(s_.sw) * group.bytes;
+    to.row_step = z(s_.sh) * row_bytes(piece.group, call);
     to.weights = weights_.data() + piece.weights_at;
     to.ones = reinterpret_cast<const std::int32_t*>(arranged + arranged_) + group.ones_at + z(call.first) * z(s_.ow);
     return to;

@@ -1,4 +1,4 @@
-// Binary convolution by counting bits in words: how the ISAs' files see it, one output row and panel at a time.
+// Binary convolution by counting bits in words: how the ISAs' files see it, some output rows of a panel at a time.
 //
 // A panel is 32 neighbouring output channels, whatever the groups: its *pieces* are each one group's. Of each kernel
 // row, the taps of a window are neighbouring bits of the group: a *run* of words, from any byte on, of whose last word
@@ -25,25 +25,26 @@ struct WordPiece {
   const std::uint32_t* offsets;  // [whole + cut], bytes from there to each word of a window
   int whole, cut;                // words all of whose bits are the window's, then those with others behind the mask
   std::uint64_t mask;
-  std::size_t step;    // bytes from one output to the next
+  std::size_t step, row_step;  // bytes from one output to the next, from one output row to the next
   const void* weights;  // [whole + cut][PANEL] words; 0 outside of the mask. Pieces of groups alike share theirs
-  const std::int32_t* ones;      // [width], ones in the window, for codes {0, 1}
+  const std::int32_t* ones;  // [rows][width], ones in the window, for codes {0, 1}
 };
 
-struct BConvRow {
+struct BConvRows {
   const WordPiece* pieces;
   int count;
-  int width;     // output positions
-  int channels;  // output channels of this panel, 1 to PANEL
+  int rows, width;  // output positions
+  int channels;     // output channels of this panel, 1 to PANEL
   bool zero_one;
-  const float* base;           // [classes][PANEL], for codes {-1, +1}; past `channels` anything
-  const std::uint8_t* border;  // [width], the class of each output column
-  Epilogue end;
+  const float* base;                            // [row classes][column classes][PANEL], for codes {-1, +1}
+  std::size_t row_base;                         // floats from one row class to the next
+  const std::uint8_t *row_border, *column_border;  // [rows], [width], the class of each
+  Epilogue end;                                 // of the first row
 };
 
 struct WordKernels {
   std::size_t word;  // bytes, 4 or 8
-  void (*row)(const BConvRow&);
+  void (*rows)(const BConvRows&);
   // The ones of each position of `words` words of 64 bits.
   void (*ones)(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones);
 };

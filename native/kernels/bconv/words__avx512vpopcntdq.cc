@@ -21,6 +21,20 @@ struct Windows {
   const std::int32_t *low_ones, *high_ones;
 };
 
+// An output row of a panel.
+struct Row {
+  Windows windows[2];
+  std::size_t step;            // bytes from one output to the next
+  const std::uint32_t* offsets;
+  int whole, cut;
+  std::uint64_t mask;
+  const std::uint8_t* weights;
+  int channels;
+  const float* base;
+  const std::uint8_t* border;
+  Epilogue end;
+};
+
 template <bool Blends>
 inline __m512i codes_at(const Windows& windows, std::size_t at) {
   const __m512i low = _mm512_set1_epi32(*reinterpret_cast<const Unaligned*>(windows.low + at));
@@ -52,22 +66,24 @@ struct SomeGroups {
   static constexpr bool SAME = false, FIRST = First, SECOND = Second;
 };
 
-// Counts of `words` words of windows. Step, where not 0, is that of the row as a constant.
+// Counts of `words` words of the windows from `at` bytes on. Step, where not 0, is that of the row as a constant.
 template <typename Kind, Form form, int Step, int Positions>
-__attribute__((always_inline)) inline void count_words(const Windows (&windows)[2], std::size_t step,
-                                                       const std::uint32_t* offsets, int words, const std::uint8_t* w,
-                                                       std::uint64_t bits, __m512i (&pop)[Positions][Kind::VECTORS]) {
-  if (Step != 0) step = Step;
-  const __m512i mask = _mm512_set1_epi32(static_cast<int>(bits));
+__attribute__((always_inline)) inline void count_words(const Row& row, std::size_t at, int start, int words,
+                                                       __m512i (&pop)[Positions][Kind::VECTORS]) {
+  const std::size_t step = Step != 0 ? Step : row.step;
+  const __m512i mask = _mm512_set1_epi32(static_cast<int>(row.mask));
+  const std::uint8_t* w = row.weights + static_cast<std::size_t>(start) * PANEL * WORD;
+  const std::uint32_t* offsets = row.offsets + start;
+  const Windows windows[2] = {row.windows[0], row.windows[1]};
   for (int k = 0; k < words; ++k, w += PANEL * WORD) {
     const __m512i first = _mm512_load_si512(w), second = _mm512_load_si512(w + 64);
 #pragma GCC unroll 16
     for (int p = 0; p < Positions; ++p) {
-      const std::size_t at = offsets[k] + p * step;
-      const __m512i codes = codes_at<Kind::FIRST>(windows[0], at);
+      const std::size_t word = at + offsets[k] + p * step;
+      const __m512i codes = codes_at<Kind::FIRST>(windows[0], word);
       add(pop[p][0], count<form>(codes, first, mask));
       if constexpr (Kind::VECTORS == 2) {
-        add(pop[p][1], count<form>(Kind::SAME ? codes : codes_at<Kind::SECOND>(windows[1], at), second, mask));
+        add(pop[p][1], count<form>(Kind::SAME ? codes : codes_at<Kind::SECOND>(windows[1], word), second, mask));
       }
     }
   }
@@ -75,7 +91,7 @@ __attribute__((always_inline)) inline void count_words(const Windows (&windows)[
 
 // Counts of a tile to sums, then the epilogue, of half a panel. ones(p): of the window of position x + p.
 template <bool ZeroOne, int Half, int Positions, int Vectors, typename Ones>
-__attribute__((always_inline)) inline void finish_counts(const BConvRow& row, int x,
+__attribute__((always_inline)) inline void finish_counts(const Row& row, int x,
                                                          const __m512i (&pop)[Positions][Vectors], const Ones& ones) {
   constexpr int channel = Half * LANES;
   const __m512 two = _mm512_set1_ps(2);
@@ -119,93 +135,108 @@ __attribute__((always_inline)) inline void clear(__m512i (&pop)[Positions][Vecto
 
 // All groups of the panel are alike, and no vector has channels of more than two.
 template <typename Kind, bool ZeroOne, int Step, int Positions>
-__attribute__((noinline)) void bconv_tile(const BConvRow& row, int x, const Windows (&rows)[2]) {
-  const WordPiece& piece = *row.pieces;
-  const std::size_t step = piece.step, at = static_cast<std::size_t>(x) * step;
-  const Windows windows[2] = {{rows[0].low + at, rows[0].high + at, rows[0].upper, nullptr, nullptr},
-                              {rows[1].low + at, rows[1].high + at, rows[1].upper, nullptr, nullptr}};
-  const auto* w = static_cast<const std::uint8_t*>(piece.weights);
+__attribute__((noinline)) void bconv_tile(const Row& row, int x) {
+  const std::size_t at = static_cast<std::size_t>(x) * row.step;
   __m512i pop[Positions][Kind::VECTORS];
   clear(pop);
-  count_words<Kind, ZeroOne ? AND : XOR, Step>(windows, step, piece.offsets, piece.whole, w, 0, pop);
-  if (!ZeroOne && piece.cut > 0) {
-    count_words<Kind, MASKED_XOR, Step>(windows, step, piece.offsets + piece.whole, piece.cut,
-                                        w + static_cast<std::size_t>(piece.whole) * PANEL * WORD, piece.mask, pop);
-  }
-  finish_counts<ZeroOne, 0>(row, x, pop, [&](int p) { return ones_at<Kind::FIRST>(rows[0], x + p); });
+  count_words<Kind, ZeroOne ? AND : XOR, Step>(row, at, 0, row.whole, pop);
+  if (!ZeroOne && row.cut > 0) count_words<Kind, MASKED_XOR, Step>(row, at, row.whole, row.cut, pop);
+  finish_counts<ZeroOne, 0>(row, x, pop, [&](int p) { return ones_at<Kind::FIRST>(row.windows[0], x + p); });
   if constexpr (Kind::VECTORS == 2) {
-    finish_counts<ZeroOne, 1>(row, x, pop, [&](int p) { return ones_at<Kind::SECOND>(rows[1], x + p); });
+    finish_counts<ZeroOne, 1>(row, x, pop, [&](int p) { return ones_at<Kind::SECOND>(row.windows[1], x + p); });
   }
+}
+
+// A row in as few tiles as it takes, of nearly equal sizes. Only full tiles are worth a constant step: it saves address
+// arithmetic, 4 % of a layer with 64 channels.
+template <typename Kind, bool ZeroOne, int Step>
+void bconv_rows(const BConvRows& rows, Row row) {
+  static constexpr void (*tiles[BIT_TILE])(const Row&, int) = {
+      bconv_tile<Kind, ZeroOne, 0, 1>, bconv_tile<Kind, ZeroOne, 0, 2>, bconv_tile<Kind, ZeroOne, 0, 3>,
+      bconv_tile<Kind, ZeroOne, 0, 4>, bconv_tile<Kind, ZeroOne, 0, 5>, bconv_tile<Kind, ZeroOne, 0, 6>,
+      bconv_tile<Kind, ZeroOne, Step, 7>};
+  const int count = (rows.width + BIT_TILE - 1) / BIT_TILE, larger = rows.width % count;
+  for (int y = 0; y < rows.rows; ++y, next_row(row.end)) {
+    row.base = rows.base + rows.row_border[y] * rows.row_base;
+    for (int tile = 0, x = 0; tile < count; ++tile) {
+      const int positions = rows.width / count + (tile < larger ? 1 : 0);
+      tiles[positions - 1](row, x);
+      x += positions;
+    }
+    for (Windows& windows : row.windows) {
+      windows.low += rows.pieces->row_step;
+      windows.high += rows.pieces->row_step;
+      windows.low_ones += rows.width;
+      windows.high_ones += rows.width;
+    }
+  }
+}
+
+Row first_row(const BConvRows& rows, const WordPiece& piece) {
+  Row row{};
+  row.windows[0] = row.windows[1] = {piece.in, piece.in, 0, piece.ones, piece.ones};
+  row.step = piece.step;
+  row.offsets = piece.offsets;
+  row.whole = piece.whole;
+  row.cut = piece.cut;
+  row.mask = piece.mask;
+  row.weights = static_cast<const std::uint8_t*>(piece.weights);
+  row.channels = rows.channels;
+  row.border = rows.column_border;
+  row.end = rows.end;
+  return row;
 }
 
 // Any groups: one position at a time, all its channels counted for each piece.
 template <bool ZeroOne>
-void bconv_pieces(const BConvRow& row) {
-  for (int x = 0; x < row.width; ++x) {
-    __m512i sums[1][2], ones[2] = {};
-    clear(sums);
-    for (const WordPiece* piece = row.pieces; piece != row.pieces + row.count; ++piece) {
-      const std::uint8_t* window = piece->in + static_cast<std::size_t>(x) * piece->step;
-      const Windows windows[2] = {{window, window, 0, nullptr, nullptr}, {window, window, 0, nullptr, nullptr}};
-      const auto* w = static_cast<const std::uint8_t*>(piece->weights);
-      __m512i pop[1][2];
-      clear(pop);
-      count_words<OneGroup<2>, ZeroOne ? AND : XOR, 0>(windows, 0, piece->offsets, piece->whole, w, 0, pop);
-      count_words<OneGroup<2>, ZeroOne ? AND : MASKED_XOR, 0>(
-          windows, 0, piece->offsets + piece->whole, piece->cut,
-          w + static_cast<std::size_t>(piece->whole) * PANEL * WORD, piece->mask, pop);
-      const auto from = static_cast<std::uint32_t>(~std::uint64_t{0} << piece->first);  // a later piece takes its part
-      for (int half = 0; half < 2; ++half) {
-        const auto lanes = static_cast<__mmask16>(from >> half * LANES);
-        sums[0][half] = _mm512_mask_mov_epi32(sums[0][half], lanes, pop[0][half]);
-        if (ZeroOne) ones[half] = _mm512_mask_set1_epi32(ones[half], lanes, piece->ones[x]);
+void bconv_pieces(const BConvRows& rows) {
+  Row row = first_row(rows, *rows.pieces);
+  for (int y = 0; y < rows.rows; ++y, next_row(row.end)) {
+    row.base = rows.base + rows.row_border[y] * rows.row_base;
+    for (int x = 0; x < rows.width; ++x) {
+      __m512i sums[1][2], ones[2] = {};
+      clear(sums);
+      for (const WordPiece* piece = rows.pieces; piece != rows.pieces + rows.count; ++piece) {
+        const Row own = first_row(rows, *piece);
+        const std::size_t at = static_cast<std::size_t>(y) * piece->row_step + static_cast<std::size_t>(x) * own.step;
+        __m512i pop[1][2];
+        clear(pop);
+        count_words<OneGroup<2>, ZeroOne ? AND : XOR, 0>(own, at, 0, own.whole, pop);
+        count_words<OneGroup<2>, ZeroOne ? AND : MASKED_XOR, 0>(own, at, own.whole, own.cut, pop);
+        const auto from = static_cast<std::uint32_t>(~std::uint64_t{0} << piece->first);  // a later piece takes its part
+        for (int half = 0; half < 2; ++half) {
+          const auto lanes = static_cast<__mmask16>(from >> half * LANES);
+          sums[0][half] = _mm512_mask_mov_epi32(sums[0][half], lanes, pop[0][half]);
+          if (ZeroOne) ones[half] = _mm512_mask_set1_epi32(ones[half], lanes, piece->ones[y * rows.width + x]);
+        }
       }
+      finish_counts<ZeroOne, 0>(row, x, sums, [&](int) { return ones[0]; });
+      if (rows.channels > LANES) finish_counts<ZeroOne, 1>(row, x, sums, [&](int) { return ones[1]; });
     }
-    finish_counts<ZeroOne, 0>(row, x, sums, [&](int) { return ones[0]; });
-    if (row.channels > LANES) finish_counts<ZeroOne, 1>(row, x, sums, [&](int) { return ones[1]; });
-  }
-}
-
-using Tile = void (*)(const BConvRow&, int, const Windows (&)[2]);
-
-// Cuts the row into as few tiles as it takes, of nearly equal sizes. Only full tiles are worth a constant step: it saves
-// address arithmetic, 4 % of a layer with 64 channels.
-template <typename Kind, bool ZeroOne, int Step>
-void cut(const BConvRow& row, const Windows (&windows)[2]) {
-  static constexpr Tile tiles[BIT_TILE] = {
-      bconv_tile<Kind, ZeroOne, 0, 1>, bconv_tile<Kind, ZeroOne, 0, 2>, bconv_tile<Kind, ZeroOne, 0, 3>,
-      bconv_tile<Kind, ZeroOne, 0, 4>, bconv_tile<Kind, ZeroOne, 0, 5>, bconv_tile<Kind, ZeroOne, 0, 6>,
-      bconv_tile<Kind, ZeroOne, Step, 7>};
-  const int count = (row.width + BIT_TILE - 1) / BIT_TILE;
-  for (int tile = 0, x = 0; tile < count; ++tile) {
-    const int positions = (row.width - x) / (count - tile);
-    tiles[positions - 1](row, x, windows);
-    x += positions;
   }
 }
 
 template <bool ZeroOne>
-void bconv_one_group(const BConvRow& row) {
-  const WordPiece& piece = *row.pieces;
-  const Windows all{piece.in, piece.in, 0, piece.ones, piece.ones}, windows[2] = {all, all};
-  if (row.channels <= LANES) return cut<OneGroup<1>, ZeroOne, 0>(row, windows);
-  switch (piece.step) {
+void bconv_one_group(const BConvRows& rows) {
+  const Row row = first_row(rows, *rows.pieces);
+  if (rows.channels <= LANES) return bconv_rows<OneGroup<1>, ZeroOne, 0>(rows, row);
+  switch (row.step) {
     case 8:
-      return cut<OneGroup<2>, ZeroOne, 8>(row, windows);
+      return bconv_rows<OneGroup<2>, ZeroOne, 8>(rows, row);
     case 16:
-      return cut<OneGroup<2>, ZeroOne, 16>(row, windows);
+      return bconv_rows<OneGroup<2>, ZeroOne, 16>(rows, row);
     case 32:
-      return cut<OneGroup<2>, ZeroOne, 32>(row, windows);
+      return bconv_rows<OneGroup<2>, ZeroOne, 32>(rows, row);
     case 64:
-      return cut<OneGroup<2>, ZeroOne, 64>(row, windows);
+      return bconv_rows<OneGroup<2>, ZeroOne, 64>(rows, row);
     default:
-      return cut<OneGroup<2>, ZeroOne, 0>(row, windows);
+      return bconv_rows<OneGroup<2>, ZeroOne, 0>(rows, row);
   }
 }
 
 // The groups of channels start to start + 15; false if there are more than two.
-bool find_windows(const BConvRow& row, int start, Windows& windows) {
-  const WordPiece *first = row.pieces, *end = row.pieces + row.count;
+bool find_windows(const BConvRows& rows, int start, Windows& windows) {
+  const WordPiece *first = rows.pieces, *end = rows.pieces + rows.count;
   while (first + 1 != end && first->last <= start) ++first;
   windows = {first->in, first->in, 0, first->ones, first->ones};
   const WordPiece* second = first + 1;
@@ -217,23 +248,23 @@ bool find_windows(const BConvRow& row, int start, Windows& windows) {
 }
 
 template <bool ZeroOne>
-void bconv_row(const BConvRow& row) {
-  if (row.count == 1) return bconv_one_group<ZeroOne>(row);
+void bconv_groups(const BConvRows& rows) {
+  if (rows.count == 1) return bconv_one_group<ZeroOne>(rows);
   bool is_alike = true;
-  for (int k = 1; k < row.count; ++k) is_alike = is_alike && row.pieces[k].weights == row.pieces->weights;
-  Windows windows[2];
-  if (!is_alike || !find_windows(row, 0, windows[0]) || !find_windows(row, LANES, windows[1])) {
-    return bconv_pieces<ZeroOne>(row);
+  for (int k = 1; k < rows.count; ++k) is_alike = is_alike && rows.pieces[k].weights == rows.pieces->weights;
+  Row row = first_row(rows, *rows.pieces);
+  if (!is_alike || !find_windows(rows, 0, row.windows[0]) || !find_windows(rows, LANES, row.windows[1])) {
+    return bconv_pieces<ZeroOne>(rows);
   }
-  const bool first = windows[0].upper != 0, second = windows[1].upper != 0;
-  if (row.channels <= LANES) return cut<SomeGroups<1, true, false>, ZeroOne, 0>(row, windows);
-  if (first && second) return cut<SomeGroups<2, true, true>, ZeroOne, 0>(row, windows);
-  if (first) return cut<SomeGroups<2, true, false>, ZeroOne, 0>(row, windows);
-  if (second) return cut<SomeGroups<2, false, true>, ZeroOne, 0>(row, windows);
-  cut<SomeGroups<2, false, false>, ZeroOne, 0>(row, windows);
+  const bool first = row.windows[0].upper != 0, second = row.windows[1].upper != 0;
+  if (rows.channels <= LANES) return bconv_rows<SomeGroups<1, true, false>, ZeroOne, 0>(rows, row);
+  if (first && second) return bconv_rows<SomeGroups<2, true, true>, ZeroOne, 0>(rows, row);
+  if (first) return bconv_rows<SomeGroups<2, true, false>, ZeroOne, 0>(rows, row);
+  if (second) return bconv_rows<SomeGroups<2, false, true>, ZeroOne, 0>(rows, row);
+  bconv_rows<SomeGroups<2, false, false>, ZeroOne, 0>(rows, row);
 }
 
-void row(const BConvRow& row) { row.zero_one ? bconv_row<true>(row) : bconv_row<false>(row); }
+void rows(const BConvRows& rows) { rows.zero_one ? bconv_groups<true>(rows) : bconv_groups<false>(rows); }
 
 void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
   for (int x = 0; x < positions; ++x) {
@@ -246,6 +277,6 @@ void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int
 }  // namespace
 
 extern const WordKernels words__avx512;
-const WordKernels words__avx512 = {WORD, row, ones};
+const WordKernels words__avx512 = {WORD, rows, ones};
 
 }  // namespace ftbnn

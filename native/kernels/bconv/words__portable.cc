@@ -48,7 +48,7 @@ inline void count_one(std::uint64_t in, const std::uint64_t* w, std::uint64_t* b
 
 // Counts of a window, of all 32 channels; those outside of the piece are nobody's.
 template <bool ZeroOne>
-void count_window(const WordPiece& piece, int x, std::int32_t* pop) {
+void count_window(const WordPiece& piece, int y, int x, std::int32_t* pop) {
   constexpr std::uint64_t even = 0x00ff00ff00ff00ff;
   std::uint64_t in[BLOCK], bytes[PANEL] = {};
   int filled = 0;
@@ -66,7 +66,8 @@ void count_window(const WordPiece& piece, int x, std::int32_t* pop) {
     }
     filled = 0;
   };
-  const std::uint8_t* window = piece.in + static_cast<std::size_t>(x) * piece.step;
+  const std::uint8_t* window =
+      piece.in + static_cast<std::size_t>(y) * piece.row_step + static_cast<std::size_t>(x) * piece.step;
   for (int k = 0; k < piece.whole + piece.cut; ++k) {
     std::memcpy(in + filled, window + piece.offsets[k], sizeof(std::uint64_t));
     if (k >= piece.whole) in[filled] &= piece.mask;  // weights are 0 there
@@ -76,25 +77,29 @@ void count_window(const WordPiece& piece, int x, std::int32_t* pop) {
 }
 
 template <bool ZeroOne>
-void bconv_row(const BConvRow& row) {
-  for (int x = 0; x < row.width; ++x) {
-    float acc[PANEL];
-    for (const WordPiece* piece = row.pieces; piece != row.pieces + row.count; ++piece) {
-      std::int32_t pop[PANEL] = {};
-      count_window<ZeroOne>(*piece, x, pop);
-      if (ZeroOne) {
-        const std::int32_t ones = piece->ones[x];
-        for (int o = piece->first; o < piece->last; ++o) acc[o] = static_cast<float>(2 * pop[o] - ones);
-      } else {
-        const float* base = row.base + row.border[x] * PANEL;
-        for (int o = piece->first; o < piece->last; ++o) acc[o] = base[o] - static_cast<float>(2 * pop[o]);
+void bconv_rows(const BConvRows& rows) {
+  Epilogue end = rows.end;
+  for (int y = 0; y < rows.rows; ++y, next_row(end)) {
+    const float* bases = rows.base + rows.row_border[y] * rows.row_base;
+    for (int x = 0; x < rows.width; ++x) {
+      float acc[PANEL];
+      for (const WordPiece* piece = rows.pieces; piece != rows.pieces + rows.count; ++piece) {
+        std::int32_t pop[PANEL] = {};
+        count_window<ZeroOne>(*piece, y, x, pop);
+        if (ZeroOne) {
+          const std::int32_t ones = piece->ones[y * rows.width + x];
+          for (int o = piece->first; o < piece->last; ++o) acc[o] = static_cast<float>(2 * pop[o] - ones);
+        } else {
+          const float* base = bases + rows.column_border[x] * PANEL;
+          for (int o = piece->first; o < piece->last; ++o) acc[o] = base[o] - static_cast<float>(2 * pop[o]);
+        }
       }
+      finish(end, x, rows.channels, acc);
     }
-    finish(row.end, x, row.channels, acc);
   }
 }
 
-void row(const BConvRow& row) { row.zero_one ? bconv_row<true>(row) : bconv_row<false>(row); }
+void rows(const BConvRows& rows) { rows.zero_one ? bconv_rows<true>(rows) : bconv_rows<false>(rows); }
 
 int popcount(std::uint64_t word) {
   word -= word >> 1 & 0x5555555555555555;
@@ -113,6 +118,6 @@ void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int
 }  // namespace
 
 extern const WordKernels words__portable;
-const WordKernels words__portable = {sizeof(std::uint64_t), row, ones};
+const WordKernels words__portable = {sizeof(std::uint64_t), rows, ones};
 
 }  // namespace ftbnn
