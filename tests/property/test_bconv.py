@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from convolution import Case, Ends, assert_same, cases, convolve, groups_of
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ftbnn import _native_tests as native
 
@@ -140,6 +141,64 @@ def test_channels_may_lie_anywhere(name, case):
     assert_same(problem.run(name), problem.run("reference"))
 
 
+@st.composite
+def narrow(draw) -> Case:
+    """Groups whose channels fill no word: what tiles take by runs of bytes, of one kernel row or of all."""
+    case = draw(cases(80, 48))
+    groups = draw(st.integers(1, 4))
+    inputs = groups * case.inputs + draw(st.integers(0, groups - 1))
+    outputs = groups * case.outputs + draw(st.integers(0, groups - 1))
+    return replace(case, groups=groups, inputs=inputs, outputs=outputs)
+
+
+@every_kernel
+@given(case=narrow())
+@thorough
+def test_narrow_groups(name, case):
+    problem = Problem(fitting(name, case))
+    assert_same(problem.run(name), problem.run("reference"))
+
+
+# Few outputs make it cheaper to write few bytes, many to have few steps.
+@pytest.mark.parametrize("name", TILES)
+@pytest.mark.parametrize("outputs", [5, 80])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_tiles_take_any_number_of_channels(name, outputs, stride):
+    for channels in range(1, 81):
+        case = Case(channels, outputs, 7, 9, stride=(stride, stride), zero_one=bool(channels % 2), seed=channels)
+        problem = Problem(case)
+        assert_same(problem.run(name), problem.run("reference"))
+
+
+@every_kernel
+@pytest.mark.parametrize("channels", [35, 70])
+def test_groups_that_read_the_same_bits(name, channels):
+    """Also the last, which has more outputs."""
+    case = Case(3 * channels, 3 * 40 + 2, 7, 9, groups=3)
+    problem = Problem(case, runs=[[(3, channels)]] * 3)
+    problem.bits = np.tile(problem.bits[..., :channels], 3)
+    problem.codes = packed(problem.spread())
+    assert_same(problem.run(name), problem.run("reference"))
+
+
+# Of 3x3, as many channels out as in: 9 taps of whole words, and the rest by runs of a kernel row (35) or of all.
+@pytest.mark.parametrize(
+    ("channels", "steps"), [(64, 9), (128, 18), (16, 3), (35, 6), (50, 9), (70, 10), (140, 20), (281, 40)]
+)
+def test_steps_of_tiles(channels, steps):
+    assert native.tile_steps(channels, channels, 3) == steps
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_what_suits_tiles(name):
+    """Maps that fill a tile, and groups of which more than a third of a product is somebody's."""
+    for channels, size in ((64, 56), (512, 7), (512, 4), (175, 56), (16, 14)):
+        assert native.suits(name, channels, channels, 5 if channels == 175 else 1, 3, size)
+    assert not native.suits(name, 512, 512, 1, 3, 3)
+    assert not native.suits(name, 64, 64, 8, 3, 56)
+    assert not native.suits(name, 64, 64, 64, 3, 56)
+
+
 # One epilogue for all kernels of an ISA: tiles give the floats of vectors.
 @pytest.mark.parametrize("name", TILES)
 @given(case=cases(200))
@@ -183,8 +242,9 @@ def test_groups_of_networks(name, channels, groups):
 
 
 @every_kernel
-def test_any_rows_give_the_whole(name):
-    case = Case(100, 40, 11, 9, groups=2, shortcut="own", dyadic=False)
+@pytest.mark.parametrize("inputs", [100, 140])
+def test_any_rows_give_the_whole(name, inputs):
+    case = Case(inputs, 70, 11, 9, groups=2, shortcut="own", dyadic=False)
     whole = Problem(case)
     out, codes = whole.run(name)
     shortcut = Ends(case).shortcut
@@ -195,7 +255,7 @@ def test_any_rows_give_the_whole(name):
             ends.shortcut[...] = shortcut[first:last]
             words = np.concatenate([packed(weight.transpose(0, 2, 3, 1)).ravel() for weight in whole.weights])
             arguments = {"zero_one": False, "has_border": True, "end": ends.given()}
-            native.bconv(name, whole.codes, 100, whole.runs, 100, words, **part.case.geometry(), **arguments)
+            native.bconv(name, whole.codes, inputs, whole.runs, inputs, words, **part.case.geometry(), **arguments)
             assert_same(ends.results(), (out[first:last], codes[first:last]))
 
 

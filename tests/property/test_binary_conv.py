@@ -80,6 +80,8 @@ def stacks(draw) -> Conv:
 @example(Conv(9, 3, 30, 5, 40, kernel=(3, 3), padding=(0, 1), stride=(9, 1)))  # one row, a stride past the end
 @example(Conv(8, 2, 5, 3, 4, kernel=(3, 3), padding=(3, 2)))  # windows in nothing but border
 @example(Conv(2, 40, 41, 9, 101))  # floats of one image in two bands
+@example(Conv(30, 5, 4, 140, 160, groups=2, zero_one=True))  # tiles take what is past 64 channels by runs
+@example(Conv(30, 9, 8, 70, 60, groups=2, stride=(2, 2)))
 @example(Conv(3, 16, 15, 145, 5, kernel=(15, 15), padding=(7, 7)))
 def test_the_integers_are_exact(isa, conv):
     check(isa, conv)

@@ -40,6 +40,7 @@ BConvKernels by_planes() {
           true};
 }
 
+bool can_tiles(const BConvShape& shape);
 bool suits_tiles(const BConvShape& shape);
 Sizes tiles_sizes(const BConvShape& shape);
 std::unique_ptr<BConv> make_by_tiles(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
@@ -48,7 +49,7 @@ std::unique_ptr<BConv> make_by_tiles(const BConvShape& shape, const CodeLayout& 
 // Products of bytes in tile registers (tiles.cc).
 template <const TileKernels& kernels>
 BConvKernels by_tiles() {
-  return {suits_tiles, suits_tiles, tiles_sizes,
+  return {can_tiles, suits_tiles, tiles_sizes,
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_tiles(shape, layout, weights, kernels);
           },

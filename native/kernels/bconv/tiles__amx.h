@@ -1,6 +1,6 @@
 // The tile kernel of tiles.h, written once for Tiles and EmulatedTiles.
 //
-// Output positions are numbered through all rows, `plane_columns` to a row, and taken 32 at a time: 2 x 2 tiles of
+// Output positions are numbered through all rows, `columns` to a row, and taken 32 at a time: 2 x 2 tiles of
 // 16 positions x 16 channels, one tile load a product. Sums go to memory and are finished while the next 32 positions
 // are multiplied; the panel's weights become bytes, some steps ahead, during the first 32. Tile products leave the
 // vector units idle, so both cost little.
@@ -38,27 +38,32 @@ inline void expand_weights(const std::uint64_t* words, std::int8_t* to) {
   }
 }
 
+// Weights of what follows a run, so that it counts nothing.
+inline void clear_past(std::uint32_t bytes, std::int8_t* to) {
+  __mmask64 keep = 0x1111111111111111 * ((1U << bytes % 4) - 1);
+  for (std::uint32_t row = bytes / 4; row < TILE_ROWS; ++row, keep = 0) {
+    std::int8_t* line = to + row * LINE;
+    _mm512_store_si512(line, _mm512_maskz_loadu_epi8(keep, line));
+  }
+}
+
 // Bits of one row to bytes.
 inline void expand(const ExpandRow& task) {
-  const BytePlanes& planes = task.planes;
-  const std::size_t lines = plane_lines(planes);
-  for (int k = 0; k < planes.words; ++k) {
-    const int channels = planes.channels - 64 * k;
-    const __mmask64 valid = channels >= 64 ? ~__mmask64{0} : (__mmask64{1} << channels) - 1;
-    const __m512i on = _mm512_maskz_set1_epi8(valid, 1);
-    const __m512i off = task.zero_one ? _mm512_setzero_si512() : _mm512_maskz_set1_epi8(valid, -1);
-    for (int phase = 0; phase < planes.stride_x; ++phase) {
-      const std::size_t plane = static_cast<std::size_t>(k) * word_lines(planes) +
-                                static_cast<std::size_t>(task.row % planes.stride_y * planes.stride_x + phase) * lines +
-                                static_cast<std::size_t>(task.row / planes.stride_y) * plane_columns(planes);
-      std::int8_t* to = task.bytes + plane * LINE;
-      for (int x = phase; x < planes.columns; x += planes.stride_x, to += LINE) {
-        const int column = x - task.left;
-        __m512i line = _mm512_setzero_si512();
-        if (task.codes != nullptr && column >= 0 && column < task.width) {
-          line = _mm512_mask_blend_epi8(task.codes[static_cast<std::size_t>(column) * task.codes_stride + k], off, on);
-        }
+  const __mmask64 valid = task.channels == 64 ? ~__mmask64{0} : (__mmask64{1} << task.channels) - 1;
+  const __m512i on = _mm512_maskz_set1_epi8(valid, 1);
+  const __m512i off = task.zero_one ? _mm512_setzero_si512() : _mm512_maskz_set1_epi8(valid, -1);
+  for (int phase = 0; phase < task.stride_x; ++phase) {
+    std::int8_t* to = task.to + static_cast<std::size_t>(phase) * task.phase;
+    for (int x = phase; x < task.columns; x += task.stride_x, to += task.pitch) {
+      const int column = x - task.left;
+      __m512i line = _mm512_setzero_si512();
+      if (task.codes != nullptr && column >= 0 && column < task.width) {
+        line = _mm512_mask_blend_epi8(task.codes[static_cast<std::size_t>(column) * task.codes_stride], off, on);
+      }
+      if (task.is_lines) {
         _mm512_store_si512(to, line);
+      } else {  // what is behind may be another thread's
+        _mm512_mask_storeu_epi8(to, valid, line);
       }
     }
   }
@@ -70,7 +75,7 @@ class Waiting {
   explicit Waiting(const TileRows& rows)
       : channels_(rows.channels),
         end_(rows.end),
-        columns_(plane_columns(rows.planes)),
+        columns_(rows.columns),
         width_(static_cast<std::size_t>(rows.width)) {}
 
   std::size_t count() const { return count_; }
@@ -129,27 +134,10 @@ class PanelProduct {
  public:
   explicit PanelProduct(const TileRows& rows)
       : rows_(rows),
-        steps_(static_cast<std::size_t>(rows.kh) * static_cast<std::size_t>(rows.kw) *
-               static_cast<std::size_t>(rows.planes.words)),
+        steps_(rows.step_count),
         weights_(static_cast<std::int8_t*>(rows.scratch)),
         sums_(reinterpret_cast<std::int32_t*>(weights_ + steps_ * STEP_BYTES)),
-        offsets_(reinterpret_cast<std::size_t*>(sums_ + BLOCK * PANEL)),
-        waiting_(rows) {
-    const BytePlanes& planes = rows.planes;
-    std::size_t* offset = offsets_;
-    for (int ky = 0; ky < rows.kh; ++ky) {
-      for (int kx = 0; kx < rows.kw; ++kx) {
-        const std::size_t plane =
-            static_cast<std::size_t>(ky % planes.stride_y * planes.stride_x + kx % planes.stride_x);
-        const std::size_t line = plane * plane_lines(planes) +
-                                 static_cast<std::size_t>(ky / planes.stride_y) * plane_columns(planes) +
-                                 static_cast<std::size_t>(kx / planes.stride_x);
-        for (int k = 0; k < planes.words; ++k) {
-          *offset++ = (static_cast<std::size_t>(k) * word_lines(planes) + line) * LINE;
-        }
-      }
-    }
-  }
+        waiting_(rows) {}
 
   void run() {
     rows_.channels > LANES ? run<2>() : run<1>();
@@ -159,16 +147,15 @@ class PanelProduct {
  private:
   template <int Halves>
   void run() {
-    const std::size_t columns = plane_columns(rows_.planes);
-    const std::size_t positions =
-        static_cast<std::size_t>(rows_.last - rows_.first - 1) * columns + static_cast<std::size_t>(rows_.width);
-    const std::int8_t* codes = rows_.bytes + static_cast<std::size_t>(rows_.first) * columns * LINE;
-    for (std::size_t at = 0; at < positions; at += BLOCK, codes += BLOCK * LINE) {
-      const std::size_t count = positions - at < BLOCK ? positions - at : BLOCK;
-      if (at == 0 && !rows_.has_bytes) {
-        count > TILE_ROWS ? multiply<2, Halves, true>(codes) : multiply<1, Halves, true>(codes);
+    const std::size_t first = static_cast<std::size_t>(rows_.first) * rows_.columns;
+    const std::size_t end =
+        static_cast<std::size_t>(rows_.last - 1) * rows_.columns + static_cast<std::size_t>(rows_.width);
+    for (std::size_t at = first; at < end; at += BLOCK) {
+      const std::size_t count = end - at < BLOCK ? end - at : BLOCK;
+      if (at == first && !rows_.has_bytes) {
+        count > TILE_ROWS ? multiply<2, Halves, true>(at) : multiply<1, Halves, true>(at);
       } else {
-        count > TILE_ROWS ? multiply<2, Halves, false>(codes) : multiply<1, Halves, false>(codes);
+        count > TILE_ROWS ? multiply<2, Halves, false>(at) : multiply<1, Halves, false>(at);
       }
       waiting_.set(sums_, count);
     }
@@ -177,14 +164,15 @@ class PanelProduct {
   template <int Halves>
   void expand(std::size_t step) {
     for (int half = 0; half < Halves; ++half) {
-      expand_weights(rows_.weights + step * PANEL + static_cast<std::size_t>(half * LANES),
-                     weights_ + step * STEP_BYTES + static_cast<std::size_t>(half) * TILE_SIZE);
+      std::int8_t* to = weights_ + step * STEP_BYTES + static_cast<std::size_t>(half) * TILE_SIZE;
+      expand_weights(rows_.weights + step * PANEL + static_cast<std::size_t>(half * LANES), to);
+      clear_past(rows_.steps[step].bytes, to);
     }
   }
 
   // Tiles 0 to 3 are sums [positions][channels], 4 and 5 codes, 6 and 7 weights.
   template <int Rows, int Halves, bool IsFirst>
-  void multiply(const std::int8_t* codes) {
+  void multiply(std::size_t position) {
     // Positions that are finished at a time, and steps from one time to the next: none is left when sums are stored.
     const std::size_t share = steps_ >= 4 ? BLOCK / 4 : steps_ >= 2 ? BLOCK / 2 : BLOCK;
     const std::size_t pause = steps_ * share / BLOCK;
@@ -200,13 +188,14 @@ class PanelProduct {
       if constexpr (IsFirst) {
         if (step + AHEAD < steps_) expand<Halves>(step + AHEAD);
       }
-      const std::int8_t* in = codes + offsets_[step];
+      const std::size_t pitch = rows_.steps[step].pitch;
+      const std::int8_t* in = rows_.bytes + rows_.steps[step].at + position * pitch;
       const std::int8_t* weights = weights_ + step * STEP_BYTES;
-      Registers::template load<4>(in, LINE);
+      Registers::template load<4>(in, pitch);
       Registers::template load<6>(weights, LINE);
       Registers::template dot_i8<0, 4, 6>();
       if constexpr (Rows == 2) {
-        Registers::template load<5>(in + TILE_SIZE, LINE);
+        Registers::template load<5>(in + TILE_ROWS * pitch, pitch);
         Registers::template dot_i8<2, 5, 6>();
       }
       if constexpr (Halves == 2) {
@@ -228,9 +217,8 @@ class PanelProduct {
 
   const TileRows& rows_;
   std::size_t steps_;
-  std::int8_t* weights_;  // [step][half][16 rows of 4 channels][16 output channels][4]
+  std::int8_t* weights_;  // [step][half][16 rows of 4 bytes][16 output channels][4]
   std::int32_t* sums_;    // [position][PANEL]
-  std::size_t* offsets_;  // of a step's first code
   Waiting waiting_;
 };
 

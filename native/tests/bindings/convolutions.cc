@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/bconv/bconv.h"
+#include "kernels/bconv/tiles_layout.h"
 #include "kernels/conv/conv.h"
 #include "kernels/stem/stem.h"
 #include "tests/bindings/ends.h"
@@ -140,6 +141,20 @@ void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& cod
   scratch.check();
 }
 
+// Of a binary convolution with stride 1 that keeps its size.
+BConvShape same_size(int in, int out, int groups, int kernel, int size) {
+  const Pair square{size, size}, both{kernel, kernel}, half{kernel / 2, kernel / 2};
+  return {shape_of(size, size, in, out, groups, both, {1, 1}, half, square), false};
+}
+
+bool suits(const std::string& name, int in, int out, int groups, int kernel, int size) {
+  return kernels_named(bconv_table(), name).suits(same_size(in, out, groups, kernel, size));
+}
+
+std::size_t tile_steps(int in, int out, int kernel) {
+  return ByteLayout(same_size(in, out, 1, kernel, 14), in).step_count();
+}
+
 // False if the stem cannot be done so.
 bool stem(const std::string& name, const Packed<std::uint8_t, -1, -1, -1>& image, const Packed<float, -1>& weights,
           int channels, Pair kernel, Pair stride, Pair padding, Pair size, const Packed<float, 2, -1>& pixel, Pair rows,
@@ -172,6 +187,8 @@ void bind_convolutions(nb::module_& m) {
         "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "rows"_a, "end"_a,
         "Real convolution of output rows [first, last) by a kernel, or by the reference.");
   m.def("joins_groups", [](const std::string& name) { return kernels_named(bconv_table(), name).joins_groups; });
+  m.def("suits", &suits, "name"_a, "inputs"_a, "outputs"_a, "groups"_a, "kernel"_a, "size"_a);
+  m.def("tile_steps", &tile_steps, "inputs"_a, "outputs"_a, "kernel"_a, "Rows of 64 bytes that a window takes.");
   m.def("bconv", &bconv, "name"_a, "codes"_a.noconvert(), "bits"_a, "runs"_a, "inputs"_a, "weights"_a.noconvert(),
         nb::kw_only(), "channels"_a, "groups"_a, "kernel"_a, "stride"_a, "padding"_a, "size"_a, "zero_one"_a,
         "has_border"_a, "rows"_a, "end"_a,
