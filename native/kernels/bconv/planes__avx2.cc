@@ -86,19 +86,27 @@ void count(const CountBlock& block) {
   if (block.ones != nullptr) settle(block);
 }
 
-// Rows of eight 16-bit numbers become columns.
-inline void transpose(__m128i (&v)[8]) {
-  __m128i t[8];
+// Eight rows of sixteen 16-bit numbers become columns: v[p] is columns p and 8 + p.
+inline void transpose(const std::int16_t* from, std::size_t stride, __m256i (&v)[8]) {
+  __m256i t[8], u[8];
+#pragma GCC unroll 8
+  for (std::size_t k = 0; k < 8; ++k) v[k] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k * stride));
+#pragma GCC unroll 4
   for (int k = 0; k < 4; ++k) {
-    t[2 * k] = _mm_unpacklo_epi16(v[2 * k], v[2 * k + 1]);
-    t[2 * k + 1] = _mm_unpackhi_epi16(v[2 * k], v[2 * k + 1]);
+    t[2 * k] = _mm256_unpacklo_epi16(v[2 * k], v[2 * k + 1]);
+    t[2 * k + 1] = _mm256_unpackhi_epi16(v[2 * k], v[2 * k + 1]);
   }
-  const __m128i u[8] = {_mm_unpacklo_epi32(t[0], t[2]), _mm_unpackhi_epi32(t[0], t[2]), _mm_unpacklo_epi32(t[1], t[3]),
-                        _mm_unpackhi_epi32(t[1], t[3]), _mm_unpacklo_epi32(t[4], t[6]), _mm_unpackhi_epi32(t[4], t[6]),
-                        _mm_unpacklo_epi32(t[5], t[7]), _mm_unpackhi_epi32(t[5], t[7])};
+#pragma GCC unroll 2
+  for (int k = 0; k < 2; ++k) {
+    u[4 * k] = _mm256_unpacklo_epi32(t[4 * k], t[4 * k + 2]);
+    u[4 * k + 1] = _mm256_unpackhi_epi32(t[4 * k], t[4 * k + 2]);
+    u[4 * k + 2] = _mm256_unpacklo_epi32(t[4 * k + 1], t[4 * k + 3]);
+    u[4 * k + 3] = _mm256_unpackhi_epi32(t[4 * k + 1], t[4 * k + 3]);
+  }
+#pragma GCC unroll 4
   for (int k = 0; k < 4; ++k) {
-    v[2 * k] = _mm_unpacklo_epi64(u[k], u[k + 4]);
-    v[2 * k + 1] = _mm_unpackhi_epi64(u[k], u[k + 4]);
+    v[2 * k] = _mm256_unpacklo_epi64(u[k], u[k + 4]);
+    v[2 * k + 1] = _mm256_unpackhi_epi64(u[k], u[k + 4]);
   }
 }
 
@@ -107,32 +115,38 @@ template <bool ZeroOne, int Positions>
 inline void finish_some(const FinishPlanes& row, int first, int x, const __m128i* counts) {
   const __m256 two = _mm256_set1_ps(2);
   __m256 y[Positions];
-#pragma GCC unroll 8
-  for (int p = 0; p < Positions; ++p) {
-    y[p] = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(counts[p]));
-    if (!ZeroOne) y[p] = _mm256_fnmadd_ps(two, y[p], _mm256_loadu_ps(row.base + row.border[x + p] * PANEL + first));
+#pragma GCC unroll 4
+  for (int p = 0; p < Positions; ++p) y[p] = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(counts[p]));
+  if (!ZeroOne && row.border[x] == row.border[x + Positions - 1]) {  // and so all between
+    const __m256 base = _mm256_loadu_ps(row.base + row.border[x] * PANEL + first);
+#pragma GCC unroll 4
+    for (int p = 0; p < Positions; ++p) y[p] = _mm256_fnmadd_ps(two, y[p], base);
+  } else if (!ZeroOne) {
+#pragma GCC unroll 4
+    for (int p = 0; p < Positions; ++p) {
+      y[p] = _mm256_fnmadd_ps(two, y[p], _mm256_loadu_ps(row.base + row.border[x + p] * PANEL + first));
+    }
   }
   ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
 }
 
 template <bool ZeroOne>
 void finish_planes(const FinishPlanes& row) {
-  for (int x = 0; x < row.width; x += 8) {
+  for (int x = 0; x < row.width; x += 16) {
+    const int width = row.width - x < 16 ? row.width - x : 16;
     for (int first = 0; first < row.channels; first += LANES) {
-      __m128i counts[8];
-      for (int c = 0; c < 8; ++c) {
-        const std::int16_t* from = row.sums + static_cast<std::size_t>(first + c) * row.sums_stride + x;
-        counts[c] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+      __m256i columns[8];
+      transpose(row.sums + static_cast<std::size_t>(first) * row.sums_stride + x, row.sums_stride, columns);
+      alignas(32) __m128i counts[16];
+#pragma GCC unroll 8
+      for (int p = 0; p < 8; ++p) {
+        counts[p] = _mm256_castsi256_si128(columns[p]);
+        counts[8 + p] = _mm256_extracti128_si256(columns[p], 1);
       }
-      transpose(counts);
-      if (row.width - x >= 8) {
-        finish_some<ZeroOne, 8>(row, first, x, counts);
-      } else {
-        const int left = row.width - x;
-        if (left & 4) finish_some<ZeroOne, 4>(row, first, x, counts);
-        if (left & 2) finish_some<ZeroOne, 2>(row, first, x + (left & 4), counts + (left & 4));
-        if (left & 1) finish_some<ZeroOne, 1>(row, first, x + (left & 6), counts + (left & 6));
-      }
+      int p = 0;
+      for (; p + 4 <= width; p += 4) finish_some<ZeroOne, 4>(row, first, x + p, counts + p);
+      if (width & 2) finish_some<ZeroOne, 2>(row, first, x + p, counts + p);
+      if (width & 1) finish_some<ZeroOne, 1>(row, first, x + width - 1, counts + width - 1);
     }
   }
 }
