@@ -68,6 +68,54 @@ void gather_run(const std::uint64_t* from, std::size_t from_words, int width, co
   }
 }
 
+// Bits of a word that become others' neighbours in a word.
+struct WordPart {
+  std::size_t word;
+  int right, left;
+  std::uint64_t mask;
+  std::uint64_t of(const std::uint64_t* from) const { return (from[word] >> right & mask) << left; }
+};
+
+template <int Parts>
+void gather_parts(const std::uint64_t* from, std::size_t from_words, int width, const WordPart (&parts)[4],
+                  std::uint64_t* to) {
+  for (int x = 0; x < width; ++x, from += from_words) {
+    std::uint64_t word = parts[0].of(from);
+    for (int k = 1; k < Parts; ++k) word |= parts[k].of(from);
+    to[x] = word;
+  }
+}
+
+// A group of one word, in up to four parts; false if it has more.
+bool gather_pieces(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
+                   std::uint64_t* to) {
+  WordPart parts[4];
+  int count = 0, filled = 0;
+  for (const BitRun& run : runs) {
+    for (int done = 0, bits; done < run.count; done += bits, filled += bits) {
+      const int right = (run.first + done) % 64;
+      bits = std::min(64 - right, run.count - done);
+      if (count == 4) return false;
+      const std::uint64_t mask = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
+      parts[count++] = {static_cast<std::size_t>(run.first + done) / 64, right, filled, mask};
+    }
+  }
+  switch (count) {
+    case 1:
+      gather_parts<1>(from, from_words, width, parts, to);
+      break;
+    case 2:
+      gather_parts<2>(from, from_words, width, parts, to);
+      break;
+    case 3:
+      gather_parts<3>(from, from_words, width, parts, to);
+      break;
+    default:
+      gather_parts<4>(from, from_words, width, parts, to);
+  }
+  return true;
+}
+
 }  // namespace
 
 void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
@@ -75,6 +123,7 @@ void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, 
   if (runs.size() == 1) {
     return gather_run(from, from_words, width, runs.front(), reinterpret_cast<std::uint8_t*>(to), 8 * words);
   }
+  if (words == 1 && gather_pieces(from, from_words, width, runs, to)) return;
   const auto positions = static_cast<std::size_t>(width);
   std::fill_n(to, positions * words, 0);
   int filled = 0;  // bits
@@ -95,7 +144,17 @@ void gather_bytes(const std::uint64_t* from, std::size_t from_words, int width, 
   if (runs.size() == 1) return gather_run(from, from_words, width, runs.front(), to, bytes);
   const std::size_t words = (bytes + 7) / 8;
   gather_codes(from, from_words, width, runs, scratch, words);
-  for (int x = 0; x < width; ++x, scratch += words, to += bytes) std::memcpy(to, scratch, 8 * words);
+  put_together(scratch, words, width, bytes, to);
+}
+
+void put_together(const std::uint64_t* from, std::size_t words, int width, std::size_t bytes, std::uint8_t* to) {
+  if (words == 1) {
+    for (int x = 0; x < width; ++x, to += bytes) std::memcpy(to, from + x, 8);
+    return;
+  }
+  for (int x = 0; x < width; ++x, from += words, to += bytes) {
+    for (std::size_t k = 0; k < words; ++k) std::memcpy(to + 8 * k, from + k, 8);
+  }
 }
 
 }  // namespace ftbnn

@@ -101,16 +101,27 @@ class WordsBConv final : public BConv {
     const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].is_copy) continue;
-      for (int row = std::min(first * s_.sh, s_.rows()); !is_in_place_ && row < end; ++row) {
-        make_line(g, row, codes, static_cast<std::uint8_t*>(arranged), static_cast<std::uint64_t*>(scratch));
+      auto* to = static_cast<std::uint8_t*>(arranged);
+      auto* gathered = static_cast<std::uint64_t*>(scratch);
+      if (s_.zero_one) {
+        make_lines_and_ones(g, first, last, codes, to, gathered);
+        continue;
       }
-      if (s_.zero_one) count_ones(g, first, last, codes, static_cast<std::uint8_t*>(arranged), scratch);
+      for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) {
+        make_line(g, row, codes, to, gathered, nullptr);
+      }
     }
   }
 
   void run(const BConvCall& call) const override {
     const PanelPlan& plan = panels_[z(call.panel)];
-    find_words(call, static_cast<std::uint32_t*>(call.scratch));
+    // Of a group other than the last, and of the last, which may be larger.
+    auto* offsets = static_cast<std::uint32_t*>(call.scratch);
+    const int one = plan.pieces.front().group, other = plan.pieces.back().group;
+    for (int g = one; g <= other; g += std::max(1, other - one)) {
+      const Group& group = groups_[z(g)];
+      find_words(group, row_bytes(g, call), offsets + (g + 1 == s_.groups ? z(s_.kh) * groups_.front().run : 0));
+    }
     WordPiece pieces[PANEL];
     BConvRows rows{};
     rows.pieces = pieces;
@@ -144,16 +155,14 @@ class WordsBConv final : public BConv {
     return k + 1 < group.run ? ky * (group.run - 1) + k : z(s_.kh) * (group.run - 1) + ky;
   }
 
-  // Where the words of a window are: of a group other than the last, and of the last.
-  void find_words(const BConvCall& call, std::uint32_t* offsets) const {
-    for (const int g : {0, s_.groups - 1}) {
-      const Group& group = groups_[z(g)];
-      for (std::size_t ky = 0; ky < z(s_.kh); ++ky) {
-        for (std::size_t k = 0; k < group.run; ++k) {
-          offsets[number_of(group, ky, k)] = static_cast<std::uint32_t>(ky * row_bytes(g, call) + k * kernels_.word);
-        }
-      }
-      offsets += z(s_.kh) * group.run;
+  // The same as bytes from the first word on.
+  void find_words(const Group& group, std::size_t row_bytes, std::uint32_t* offsets) const {
+    const std::size_t whole = group.mask == 0 ? group.run : group.run - 1;
+    for (std::size_t ky = 0; ky < z(s_.kh); ++ky) {
+      for (std::size_t k = 0; k < whole; ++k) *offsets++ = static_cast<std::uint32_t>(ky * row_bytes + k * kernels_.word);
+    }
+    for (std::size_t ky = 0; whole < group.run && ky < z(s_.kh); ++ky) {
+      *offsets++ = static_cast<std::uint32_t>(ky * row_bytes + whole * kernels_.word);
     }
   }
 
@@ -275,37 +284,46 @@ class WordsBConv final : public BConv {
     }
   }
 
-  // A row of a group's image with its border.
-  void make_line(std::size_t g, int row, const Codes& codes, std::uint8_t* arranged, std::uint64_t* gathered) const {
+  // A row of a group's image with its border, if it is not read in place; where wanted, the ones of its positions.
+  void make_line(std::size_t g, int row, const Codes& codes, std::uint8_t* arranged, std::uint64_t* gathered,
+                 std::int32_t* ones) const {
     const Group& group = groups_[g];
-    std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.in);
     const int line = row - s_.ph;
+    const bool is_inside = line >= 0 && line < s_.h;
+    const std::uint64_t* from = is_inside ? codes.at + z(line) * codes.row : nullptr;
+    const std::size_t words = words_of(group.in);
+    if (ones != nullptr) {
+      std::fill_n(ones, s_.columns(), 0);
+      if (is_inside && !is_in_place_) {
+        gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
+        from = gathered;
+      }
+      if (is_inside) kernels_.ones(from, words, s_.w, ones + s_.pw);
+    }
+    if (is_in_place_ || arranged == nullptr) return;
+    std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.in);
     std::fill_n(to, line_bytes(s_, group.in), 0);
-    if (line < 0 || line >= s_.h) return;
-    gather_bytes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], to + z(s_.pw) * group.bytes,
-                 group.bytes, gathered);
+    if (!is_inside) return;
+    to += z(s_.pw) * group.bytes;
+    if (ones == nullptr) {
+      gather_bytes(from, layout_.words, s_.w, layout_.groups[g], to, group.bytes, gathered);
+    } else {
+      put_together(gathered, words, s_.w, group.bytes, to);
+    }
   }
 
-  // The ones in every window of output rows: of each row of codes once, kept until the windows have left it.
-  void count_ones(std::size_t g, int first, int last, const Codes& codes, std::uint8_t* arranged, void* scratch) const {
-    const std::size_t words = words_of(groups_[g].in), columns = z(s_.columns());
-    auto* gathered = static_cast<std::uint64_t*>(scratch);
+  // What output rows [first, last) read, and the ones in all their windows: those of a row are counted once, and kept
+  // until the windows have left it. Rows that another piece arranges are counted alone.
+  void make_lines_and_ones(std::size_t g, int first, int last, const Codes& codes, std::uint8_t* arranged,
+                           std::uint64_t* gathered) const {
+    const std::size_t columns = z(s_.columns());
     auto* kept = reinterpret_cast<std::int32_t*>(gathered + columns * words_of(s_.ins().largest()));  // [kh][columns]
     std::int32_t* sums = kept + z(s_.kh) * columns;
     auto* ones = reinterpret_cast<std::int32_t*>(arranged + arranged_) + groups_[g].ones_at;
-    int done = first * s_.sh;  // rows
-    for (int y = first; y < last; ++y) {
-      for (done = std::max(done, y * s_.sh); done < y * s_.sh + s_.kh; ++done) {
-        std::int32_t* to = kept + z(done % s_.kh) * columns;
-        const int line = done - s_.ph;
-        std::fill_n(to, columns, 0);
-        if (line < 0 || line >= s_.h) continue;
-        const std::uint64_t* from = codes.at + z(line) * codes.row;
-        if (!is_in_place_) {
-          gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
-          from = gathered;
-        }
-        kernels_.ones(from, words, s_.w, to + s_.pw);
+    for (int y = first, row = 0; y < last; ++y) {
+      for (row = std::max(row, y * s_.sh); row < y * s_.sh + s_.kh; ++row) {
+        const bool is_ours = last == s_.oh || row < last * s_.sh;
+        make_line(g, row, codes, is_ours ? arranged : nullptr, gathered, kept + z(row % s_.kh) * columns);
       }
       std::copy_n(kept, columns, sums);
       for (int ky = 1; ky < s_.kh; ++ky) {
