@@ -18,7 +18,7 @@
 namespace ftbnn {
 
 constexpr int TILE = 3, POINTS = 6;
-constexpr int MOST_TILES = 13;  // that are multiplied at a time
+constexpr int MOST_TILES = 10;  // that are multiplied at a time
 
 // The inputs of a row of tiles.
 struct WinogradInputs {
