@@ -21,27 +21,33 @@ constexpr std::size_t WORD = sizeof(std::uint64_t);
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
-// A position's bytes, and a run's words of so many bytes, where `bits` are a position's.
-std::size_t bytes_of(int bits) { return z(bits + 7) / 8; }
+bool has_nibbles(const WordKernels& kernels) { return kernels.word == 1; }
+
+// A position's bytes, and a run's words, where `bits` are a position's.
+std::size_t bytes_of(int bits, const WordKernels& kernels) {
+  const int of_a_byte = has_nibbles(kernels) ? 4 : 8;
+  return z(bits + of_a_byte - 1) / z(of_a_byte);
+}
 std::size_t run_of(int kw, std::size_t bytes, std::size_t word) { return (z(kw) * bytes + word - 1) / word; }
 
 // Bytes of a gathered row: reads go up to a word past its end.
-std::size_t line_bytes(const BConvShape& s, int channels) {
-  return round_up((z(s.columns()) * bytes_of(channels) + WORD), WORD);
+std::size_t line_bytes(const BConvShape& s, std::size_t position) {
+  return round_up((z(s.columns()) * position + WORD), WORD);
 }
 
 // In place a run has whole words for each tap; bringing bits together must be worth the work.
-bool is_worth_gathering(const BConvShape& s) {
-  return 20 * run_of(s.kw, bytes_of(s.in), WORD) <= 19 * z(s.kw) * words_of(s.in);
+bool is_worth_gathering(const BConvShape& s, const WordKernels& kernels) {
+  return has_nibbles(kernels) || 20 * run_of(s.kw, bytes_of(s.in, kernels), WORD) <= 19 * z(s.kw) * words_of(s.in);
 }
 
 // A row of words as it is gathered, the ones of as many rows as a window has, and of the columns under it; or where the
 // words of two windows are.
-std::size_t words_scratch(const BConvShape& s) {
-  const std::size_t words = words_of(s.ins().largest()), row = z(s.columns()) * words * WORD;
+std::size_t words_scratch(const BConvShape& s, const WordKernels& kernels) {
+  const std::size_t row = z(s.columns()) * words_of(s.ins().largest()) * WORD;
   const std::size_t ones = s.zero_one ? z(s.columns()) * z(s.kh + 1) * sizeof(std::int32_t) : 0;
-  const std::size_t offsets = 2 * z(s.taps()) * 2 * words * sizeof(std::uint32_t);
-  return round_up(std::max(row + ones, offsets), CACHE_LINE);
+  const std::size_t in_place = words_of(s.ins().largest()) * WORD;
+  const std::size_t run = run_of(s.kw, std::max(in_place, bytes_of(s.ins().largest(), kernels)), kernels.word);
+  return round_up(std::max(row + ones, 2 * z(s.kh) * run * sizeof(std::uint32_t)), CACHE_LINE);
 }
 
 // Output channels of a panel that are one group's.
@@ -88,13 +94,14 @@ class WordsBConv final : public BConv {
       : s_(shape), layout_(layout), kernels_(kernels), panels_(plan_panels(shape)) {
     const std::vector<BitRun> all = {{0, layout_.bits}};
     is_in_place_ = layout_.has_border && s_.groups == 1 && layout_.groups[0] == all &&
-                   words_of(s_.in) == layout_.words && !is_worth_gathering(s_);
+                   words_of(s_.in) == layout_.words && !is_worth_gathering(s_, kernels_);
     place_codes();
     lay_out(weights);
   }
 
   std::size_t arranged_bytes() const override { return arranged_ + ones_ * sizeof(std::int32_t); }
-  std::size_t scratch_bytes() const override { return words_scratch(s_); }
+  std::size_t scratch_bytes() const override { return words_scratch(s_, kernels_); }
+  int panels_at_once() const override { return kernels_.panels_at_once; }
   bool arranges() const override { return !is_in_place_ || s_.zero_one; }
 
   void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
@@ -114,17 +121,33 @@ class WordsBConv final : public BConv {
   }
 
   void run(const BConvCall& call) const override {
-    const PanelPlan& plan = panels_[z(call.panel)];
-    // Of a group other than the last, and of the last, which may be larger.
+    // Where words are: of a group other than the last, and of the last, which may be larger.
     auto* offsets = static_cast<std::uint32_t*>(call.scratch);
-    const int one = plan.pieces.front().group, other = plan.pieces.back().group;
+    const int one = panels_[z(call.panel)].pieces.front().group;
+    const int other = panels_[z(call.panel + call.panels - 1)].pieces.back().group;
     for (int g = one; g <= other; g += std::max(1, other - one)) {
       const Group& group = groups_[z(g)];
       find_words(group, row_bytes(g, call), offsets + (g + 1 == s_.groups ? z(s_.kh) * groups_.front().run : 0));
     }
-    WordPiece pieces[PANEL];
+    WordPiece pieces[MOST_PANELS][PANEL];
+    BConvRows rows[MOST_PANELS];
+    for (int image = 0; image < call.images; ++image) {
+      const auto* arranged = static_cast<const std::uint8_t*>(call.arranged) + z(image) * call.arranged_image;
+      for (int n = 0; n < call.panels; ++n) {
+        const PanelPlan& plan = panels_[z(call.panel + n)];
+        for (std::size_t k = 0; k < plan.pieces.size(); ++k) pieces[n][k] = piece_of(plan.pieces[k], call, arranged);
+        rows[n] = rows_of(plan, call);
+        rows[n].pieces = pieces[n];
+        rows[n].end = of_panel(call.end, n);
+        if (rows[n].end.out != nullptr) rows[n].end.out += z(image) * call.out_image;
+      }
+      kernels_.rows(rows, call.panels);
+    }
+  }
+
+ private:
+  BConvRows rows_of(const PanelPlan& plan, const BConvCall& call) const {
     BConvRows rows{};
-    rows.pieces = pieces;
     rows.count = static_cast<int>(plan.pieces.size());
     rows.rows = call.last - call.first;
     rows.width = s_.ow;
@@ -134,19 +157,12 @@ class WordsBConv final : public BConv {
     rows.row_base = columns_.count() * PANEL;
     rows.row_border = rows_.of.data() + call.first;
     rows.column_border = columns_.of.data();
-    for (int image = 0; image < call.images; ++image) {
-      const auto* arranged = static_cast<const std::uint8_t*>(call.arranged) + z(image) * call.arranged_image;
-      for (int k = 0; k < rows.count; ++k) pieces[k] = piece_of(plan.pieces[z(k)], call, arranged);
-      rows.end = call.end;
-      if (rows.end.out != nullptr) rows.end.out += z(image) * call.out_image;
-      kernels_.rows(rows);
-    }
+    return rows;
   }
 
- private:
   // From one row of a group's codes to the next.
   std::size_t row_bytes(int group, const BConvCall& call) const {
-    return is_in_place_ ? call.codes.row * WORD : line_bytes(s_, groups_[z(group)].in);
+    return is_in_place_ ? call.codes.row * WORD : line_bytes(s_, groups_[z(group)].bytes);
   }
 
   // Where word k of row ky is among those of a window: those with a mask are the last.
@@ -192,7 +208,7 @@ class WordsBConv final : public BConv {
   }
 
   std::size_t position_bytes(int group) const {
-    return is_in_place_ ? WORD * layout_.words : bytes_of(s_.ins().size(group));
+    return is_in_place_ ? WORD * layout_.words : bytes_of(s_.ins().size(group), kernels_);
   }
 
   void place_codes() {
@@ -208,7 +224,7 @@ class WordsBConv final : public BConv {
         group.ones_at = groups_[z(other)].ones_at;
       }
       if (!group.is_copy) {
-        if (!is_in_place_) arranged_ += round_up(z(s_.rows()) * line_bytes(s_, group.in), CACHE_LINE);
+        if (!is_in_place_) arranged_ += round_up(z(s_.rows()) * line_bytes(s_, group.bytes), CACHE_LINE);
         if (s_.zero_one) ones_ += s_.positions();
       }
       groups_.push_back(group);
@@ -259,7 +275,19 @@ class WordsBConv final : public BConv {
 
   // Weights [kh][kw][word of 64 bits] as the codes of runs lie, [kh][run].
   void join_taps(const std::uint64_t* plain, const Group& group, std::uint8_t* to) const {
+    if (has_nibbles(kernels_)) return split_taps(plain, group, to);
     kernels_.word == WORD ? join_taps<std::uint64_t>(plain, group, to) : join_taps<std::uint32_t>(plain, group, to);
+  }
+
+  // The same as nibbles.
+  void split_taps(const std::uint64_t* plain, const Group& group, std::uint8_t* to) const {
+    for (int t = 0; t < s_.taps(); ++t, plain += words_of(group.in) * PANEL) {
+      for (std::size_t k = 0; k < group.bytes; ++k, to += PANEL) {
+        const std::uint64_t* words = plain + k / 16 * PANEL;
+        const std::size_t shift = 4 * (k % 16);
+        for (std::size_t o = 0; o < PANEL; ++o) to[o] |= static_cast<std::uint8_t>(words[o] >> shift & 15U);
+      }
+    }
   }
 
   template <typename Word>
@@ -301,11 +329,14 @@ class WordsBConv final : public BConv {
       if (is_inside) kernels_.ones(from, words, s_.w, ones + s_.pw);
     }
     if (is_in_place_ || arranged == nullptr) return;
-    std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.in);
-    std::fill_n(to, line_bytes(s_, group.in), 0);
+    std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.bytes);
+    std::fill_n(to, line_bytes(s_, group.bytes), 0);
     if (!is_inside) return;
     to += z(s_.pw) * group.bytes;
-    if (ones == nullptr) {
+    if (has_nibbles(kernels_)) {
+      if (ones == nullptr) gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
+      kernels_.split(gathered, words, s_.w, to, group.bytes);
+    } else if (ones == nullptr) {
       gather_bytes(from, layout_.words, s_.w, layout_.groups[g], to, group.bytes, gathered);
     } else {
       put_together(gathered, words, s_.w, group.bytes, to);
@@ -351,17 +382,18 @@ class WordsBConv final : public BConv {
 
 }  // namespace
 
-Sizes words_sizes(const BConvShape& s) {
+Sizes words_sizes(const BConvShape& s, const WordKernels& kernels) {
   const int channels = s.ins().largest();
   // Classes of rows: those that hang over the top and over the bottom, and those that do not.
   const auto classes = [](int out, int kernel) { return static_cast<std::uint64_t>(std::min(out, 2 * kernel + 1)); };
   const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
-  const std::uint64_t weights = z(s.taps()) * words_of(channels) * WORD * PANEL;
-  const std::uint64_t codes = z(s.rows()) * line_bytes(s, channels) + CACHE_LINE;
+  const std::size_t bytes = std::max(words_of(channels) * WORD, bytes_of(channels, kernels));
+  const std::uint64_t weights = z(s.taps()) * bytes * PANEL;
+  const std::uint64_t codes = z(s.rows()) * line_bytes(s, bytes) + CACHE_LINE;
   const std::uint64_t ones = s.zero_one ? s.positions() * sizeof(std::int32_t) : 0;
   const std::uint64_t panels = panel_count({s.out, 1}), pieces = panels + z(s.groups);
   return {panels * bases + pieces * (weights + 2 * sizeof(Piece)) + z(s.groups) * sizeof(Group),
-          z(s.groups) * (codes + ones), words_scratch(s)};
+          z(s.groups) * (codes + ones), words_scratch(s, kernels)};
 }
 
 std::unique_ptr<BConv> make_by_words(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

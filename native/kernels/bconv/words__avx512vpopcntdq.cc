@@ -264,7 +264,9 @@ void bconv_groups(const BConvRows& rows) {
   bconv_rows<SomeGroups<2, false, false>, ZeroOne, 0>(rows, row);
 }
 
-void rows(const BConvRows& rows) { rows.zero_one ? bconv_groups<true>(rows) : bconv_groups<false>(rows); }
+void rows(const BConvRows* panels, int) {
+  panels->zero_one ? bconv_groups<true>(*panels) : bconv_groups<false>(*panels);
+}
 
 void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
   for (int x = 0; x < positions; ++x) {
@@ -274,9 +276,11 @@ void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int
   }
 }
 
+bool always(const BConvShape&) { return true; }
+
 }  // namespace
 
 extern const WordKernels words__avx512;
-const WordKernels words__avx512 = {WORD, rows, ones};
+const WordKernels words__avx512 = {WORD, 1, always, always, rows, ones, nullptr};
 
 }  // namespace ftbnn

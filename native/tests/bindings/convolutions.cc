@@ -125,8 +125,10 @@ void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& cod
   if (name != "reference") check_sizes(kernels.sizes(s), made->arranged_bytes(), made->scratch_bytes());
   in_pieces(*made, s.oh, [&](int first, int last) { made->arrange(first, last, in, arranged.data(), scratch.data()); });
   const Ends ends(end, kernels.panels(s), rows[1] - rows[0], s.ow);
-  for (int panel = 0; panel < static_cast<int>(ends.panels().size()); ++panel) {
+  const int panels = static_cast<int>(ends.panels().size());
+  for (int panel = 0; panel < panels; panel += made->panels_at_once()) {
     BConvCall call{};
+    call.panels = std::min(made->panels_at_once(), panels - panel);
     call.codes = in;
     call.arranged = arranged.data();
     call.images = 1;
