@@ -31,9 +31,11 @@ inline void widen(__m256i bytes, bool adds, std::uint16_t* to) {
 template <int Positions, int Panels>
 __attribute__((noinline)) void count_tile(const WordPiece& piece, const std::uint8_t* second,
                                           const std::uint8_t* const* windows, const std::uint8_t* table, Sums* sums) {
-  const std::uint8_t* weights[MOST_PANELS] = {static_cast<const std::uint8_t*>(piece.weights), second};
+  const std::uint8_t *first = static_cast<const std::uint8_t*>(piece.weights);
   const std::uint8_t* codes[Positions];
   for (int p = 0; p < Positions; ++p) codes[p] = windows[p];
+  const std::ptrdiff_t between = Panels == 2 ? second - first : 0;
+  const std::uint32_t* offsets = piece.offsets;
   for (int start = 0; start < piece.whole; start += SEGMENT) {
     const int end = start + SEGMENT < piece.whole ? start + SEGMENT : piece.whole;
     __m256i acc[Positions][Panels];
@@ -42,11 +44,11 @@ __attribute__((noinline)) void count_tile(const WordPiece& piece, const std::uin
       for (int n = 0; n < Panels; ++n) acc[p][n] = _mm256_setzero_si256();
     }
     for (int k = start; k < end; ++k) {
-      const std::size_t at = piece.offsets[k];
+      const std::size_t at = offsets[k];
       __m256i w[Panels];
-      for (int n = 0; n < Panels; ++n) {
-        w[n] = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights[n] + static_cast<std::size_t>(k) * PANEL));
-      }
+      w[0] = _mm256_load_si256(reinterpret_cast<const __m256i*>(first));
+      if (Panels == 2) w[Panels - 1] = _mm256_load_si256(reinterpret_cast<const __m256i*>(first + between));
+      first += PANEL;
 #pragma GCC unroll 6
       for (int p = 0; p < Positions; ++p) {
         const __m256i counts =
