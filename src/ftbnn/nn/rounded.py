@@ -105,7 +105,9 @@ class RoundedConv2d(Layer, nn.Conv2d):
         return F.conv2d(x, self.multiplied(), self.bias, self.stride, self.padding, self.dilation, self.groups)
 
     def rounded_parameters(self) -> dict[nn.Parameter, int]:
-        return {} if self.bits is None else {self.weight: self.bits}
+        if self.bits is None or not isinstance(self.weight, nn.Parameter):
+            return {}
+        return {self.weight: self.bits}
 
     @torch.no_grad()
     def freeze(self) -> None:
@@ -123,4 +125,5 @@ class RoundedConv2d(Layer, nn.Conv2d):
             packed.shift = torch.where(is_scaled, 0, packed.shift)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, bits={self.bits}"
+        text = super().extra_repr()  # type: ignore[no-untyped-call]
+        return f"{text}, bits={self.bits}"
