@@ -1,4 +1,4 @@
-"""Small .ftbnn files for damage.cc: between them every operator kind, both codes, uneven groups, all of versions 2 and 3."""
+"""Small .ftbnn files for damage.cc: between them every operator kind, both codes, uneven groups, all versions."""
 
 import sys
 from pathlib import Path
