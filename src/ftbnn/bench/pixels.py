@@ -1,4 +1,4 @@
-"""8-bit images, (N, height, width, channels), as cameras and decoders give them: every engine normalises them itself."""
+"""8-bit images, (N, height, width, channels), as decoders give them: every engine normalises them itself."""
 
 from typing import Any
 
