@@ -67,7 +67,7 @@ def open_subject(
     if image_size is not None and (path.suffix == ".ftbnn" or path.exists()):
         raise UserError(f"{path} has an image size of its own")
     if stem_bits is not None and (path.suffix == ".ftbnn" or path.exists()):
-        raise UserError(f"{path} has a stem of its own: --stem-bits is for networks by name")
+        raise UserError(f"{path} has a stem of its own; its bits can be chosen of networks by name")
     if path.suffix == ".ftbnn":
         return _of_file(path, width)
     torch.manual_seed(0)
