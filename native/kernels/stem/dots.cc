@@ -139,10 +139,10 @@ class DotsStem final : public Stem {
 
 }  // namespace
 
-// Of 16 bits only half as many are multiplied at a time: for rows of three taps, float32 is faster.
+// Of windows one pixel wide a quad would have one product, as a float has.
 bool suits_dots(const StemShape& s) {
-  return s.rounded.integers != nullptr && s.kw > (s.rounded.bits == 8 ? 1 : 4) && s.groups == 1 &&
-         s.in <= MOST_CHANNELS && s.taps() <= MOST_TAPS && StemOffsets::fits(s);
+  return s.rounded.integers != nullptr && s.kw > 1 && s.groups == 1 && s.in <= MOST_CHANNELS && s.taps() <= MOST_TAPS &&
+         StemOffsets::fits(s);
 }
 
 Sizes dots_sizes(const StemShape& s) {

@@ -55,14 +55,10 @@ void planes(const PlaneRow& row) {
   }
 }
 
-// Positions whose windows hang over the same edges, or over none, share one pass of the epilogue.
+// Positions at an edge, each with the offset of its class.
 template <int Positions>
-inline void end_tile(const DotRow& row, int first, int x, Floats (&y)[Positions]) {
+__attribute__((noinline)) void end_apart(const DotRow& row, int first, int x, const Floats (&y)[Positions]) {
   Epilogue end = row.end;
-  if (x >= row.inner && x + Positions <= row.outer) {
-    end.shift = row.offset + row.border[x] * PANEL;
-    return finish(end, row.channels, first, static_cast<std::size_t>(x), y);
-  }
   for (int p = 0; p < Positions; ++p) {
     Floats one[1] = {y[p]};
     end.shift = row.offset + row.border[x + p] * PANEL;
@@ -121,31 +117,45 @@ void tile(const DotRow& row, int x, int first) {
       for (int p = 0; p < Positions; ++p) y[v][p] = fused(ratio, floats(sums[v][p]), y[v][p]);
     }
   }
+  if (x < row.inner || x + Positions > row.outer) {
+    Floats there[Vectors][Positions];  // in memory, so that y need not be
 #pragma GCC unroll 4
-  for (int v = 0; v < Vectors; ++v) end_tile(row, first + v * LANES, x, y[v]);
+    for (int v = 0; v < Vectors; ++v) {
+#pragma GCC unroll 16
+      for (int p = 0; p < Positions; ++p) there[v][p] = y[v][p];
+      end_apart(row, first + v * LANES, x, there[v]);
+    }
+    return;
+  }
+  Epilogue end = row.end;
+  end.shift = row.offset + row.border[x] * PANEL;
+#pragma GCC unroll 4
+  for (int v = 0; v < Vectors; ++v) finish(end, row.channels, first + v * LANES, static_cast<std::size_t>(x), y[v]);
 }
 
-// The rest of a row, fewer than TILE positions.
-template <typename Dot, int Positions, int Vectors>
-void rest(const DotRow& row, int x, int first) {
-  if constexpr (Positions > 0) {
-    if (row.width - x == Positions) return tile<Dot, Positions, Vectors>(row, x, first);
-    rest<Dot, Positions - 1, Vectors>(row, x, first);
+template <typename Dot, int Most, int Vectors>
+inline void tile_of(int positions, const DotRow& row, int x, int first) {
+  if constexpr (Most > 0) {
+    if (positions == Most) return tile<Dot, Most, Vectors>(row, x, first);
+    tile_of<Dot, Most - 1, Vectors>(positions, row, x, first);
   }
 }
 
+// Cuts the row into as few tiles as it takes, of nearly equal sizes.
 template <typename Dot, int Vectors>
-void dot_row_of(const DotRow& row, int first) {
-  int x = 0;
-  for (; x + TILE <= row.width; x += TILE) tile<Dot, TILE, Vectors>(row, x, first);
-  rest<Dot, TILE - 1, Vectors>(row, x, first);
+void cut(const DotRow& row, int first) {
+  const int count = (row.width + TILE - 1) / TILE;
+  for (int number = 0, x = 0, positions; number < count; ++number, x += positions) {
+    positions = (row.width - x) / (count - number);
+    tile_of<Dot, TILE, Vectors>(positions, row, x, first);
+  }
 }
 
 template <typename Dot>
 void dot_row(const DotRow& row) {
   int first = 0;
-  for (; first + VECTORS * LANES <= row.channels; first += VECTORS * LANES) dot_row_of<Dot, VECTORS>(row, first);
-  for (; first < row.channels; first += LANES) dot_row_of<Dot, 1>(row, first);
+  for (; first + VECTORS * LANES <= row.channels; first += VECTORS * LANES) cut<Dot, VECTORS>(row, first);
+  for (; first < row.channels; first += LANES) cut<Dot, 1>(row, first);
 }
 
 }  // namespace
