@@ -15,7 +15,9 @@ const Table<StemKernels>& stem_table() {
       {"amx_emulated", AVX512 | feature::emulated_tiles, by_slices<slices__amx_emulated>()},
 #endif
       {"avx512vnni", AVX512 | feature::avx512_vnni, by_dots<dots__avx512vnni>()},
+#if defined(FTBNN_AVXVNNI)
       {"avxvnni", AVX2 | feature::avx_vnni, by_dots<dots__avxvnni>()},
+#endif
 #endif
       {"none",
        PORTABLE,
