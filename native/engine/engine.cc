@@ -91,7 +91,8 @@ Engine::Engine(Model model, int threads, const Limits& limits, const std::string
   // The plan has what it needs of the file's bytes.
   model_.bytes = {};
   for (Operator& op : model_.operators) {
-    op.weights = op.threshold = nullptr;
+    op.weights = op.unit = op.threshold = nullptr;
+    op.integers = nullptr;
     op.bits = nullptr;
     op.map = nullptr;
   }
