@@ -7,9 +7,9 @@ namespace ftbnn {
 
 namespace {
 
-// Rows are 7, 14, 28, 56 or 112 wide in most networks, so the largest tiles leave no tail there. A panel is two
-// vectors: with 7 positions registers are left, so that loads run ahead.
-constexpr int BIT_TILE = 7;
+// Rows are 7, 14, 28, 56 or 112 wide in most networks: tiles of 14 positions x 2 vectors fill the registers, those of up
+// to 7 serve other widths.
+constexpr int BIT_TILE = 7, LONG_TILE = 14;
 constexpr std::size_t WORD = 4;
 
 typedef int Unaligned __attribute__((aligned(1), may_alias));
@@ -95,6 +95,7 @@ __attribute__((always_inline)) inline void finish_counts(const Row& row, int x,
                                                          const __m512i (&pop)[Positions][Vectors], const Ones& ones) {
   constexpr int channel = Half * LANES;
   const __m512 two = _mm512_set1_ps(2);
+  const std::uint8_t* border = row.border + x;
   __m512 acc[Positions];
 #pragma GCC unroll 16
   for (int p = 0; p < Positions; ++p) {
@@ -106,14 +107,14 @@ __attribute__((always_inline)) inline void finish_counts(const Row& row, int x,
     for (int p = 0; p < Positions; ++p) {
       acc[p] = _mm512_fmsub_ps(two, acc[p], _mm512_maskz_cvtepi32_ps(0xffff, ones(p)));
     }
-  } else if (row.border[x] == row.border[x + Positions - 1]) {  // and so all between
-    const __m512 base = _mm512_loadu_ps(row.base + row.border[x] * PANEL + channel);
+  } else if (border[0] == border[Positions - 1]) {  // and so all between
+    const __m512 base = _mm512_loadu_ps(row.base + border[0] * PANEL + channel);
 #pragma GCC unroll 16
     for (int p = 0; p < Positions; ++p) acc[p] = _mm512_fnmadd_ps(two, acc[p], base);
   } else {
 #pragma GCC unroll 16
     for (int p = 0; p < Positions; ++p) {
-      acc[p] = _mm512_fnmadd_ps(two, acc[p], _mm512_loadu_ps(row.base + row.border[x + p] * PANEL + channel));
+      acc[p] = _mm512_fnmadd_ps(two, acc[p], _mm512_loadu_ps(row.base + border[p] * PANEL + channel));
     }
   }
   finish(row.end, row.channels, channel, static_cast<std::size_t>(x), acc);
@@ -155,10 +156,12 @@ void bconv_rows(const BConvRows& rows, Row row) {
       bconv_tile<Kind, ZeroOne, 0, 1>, bconv_tile<Kind, ZeroOne, 0, 2>, bconv_tile<Kind, ZeroOne, 0, 3>,
       bconv_tile<Kind, ZeroOne, 0, 4>, bconv_tile<Kind, ZeroOne, 0, 5>, bconv_tile<Kind, ZeroOne, 0, 6>,
       bconv_tile<Kind, ZeroOne, Step, 7>};
+  const bool is_long = rows.width % LONG_TILE == 0;
   const int count = (rows.width + BIT_TILE - 1) / BIT_TILE, larger = rows.width % count;
   for (int y = 0; y < rows.rows; ++y, next_row(row.end)) {
     row.base = rows.base + rows.row_border[y] * rows.row_base;
-    for (int tile = 0, x = 0; tile < count; ++tile) {
+    for (int x = 0; is_long && x < rows.width; x += LONG_TILE) bconv_tile<Kind, ZeroOne, Step, LONG_TILE>(row, x);
+    for (int tile = 0, x = 0; !is_long && tile < count; ++tile) {
       const int positions = rows.width / count + (tile < larger ? 1 : 0);
       tiles[positions - 1](row, x);
       x += positions;
