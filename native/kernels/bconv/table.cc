@@ -46,27 +46,34 @@ std::size_t weight_words(const ConvShape& s) {
 
 namespace {
 
-// Channels side by side, from any bit on: the words of a position, then those of the next `step` bytes further.
+// Channels side by side, from any bit on: the words of a position, then those of the next `step` bytes further. Words, if
+// not 0, is their number as a constant; Spans: the last one's bits are in two words.
+template <int Words, bool Spans>
+void gather_words(const std::uint64_t* from, std::size_t from_words, int width, int shift, int words,
+                  std::uint64_t mask, std::uint8_t* to, std::size_t step) {
+  const int last = (Words != 0 ? Words : words) - 1;
+  const auto put = [](std::uint8_t* at, std::uint64_t word) { std::memcpy(at, &word, sizeof word); };
+  const auto join = [shift](std::uint64_t low, std::uint64_t high) {
+    return low >> shift | high << 1 << (63 - shift);  // of a shift of 0 nothing is the second's
+  };
+  for (int x = 0; x < width; ++x, from += from_words, to += step) {
+    for (int k = 0; k < last; ++k) put(to + 8 * k, join(from[k], from[k + 1]));
+    put(to + 8 * last, (Spans ? join(from[last], from[last + 1]) : from[last] >> shift) & mask);
+  }
+}
+
 void gather_run(const std::uint64_t* from, std::size_t from_words, int width, const BitRun& run, std::uint8_t* to,
                 std::size_t step) {
-  const int shift = run.first % 64, left = run.count % 64;
+  using Gather = decltype(&gather_words<0, false>);
+  static constexpr Gather gathers[2][6] = {
+      {gather_words<0, false>, gather_words<1, false>, gather_words<2, false>, gather_words<3, false>,
+       gather_words<4, false>, gather_words<5, false>},
+      {gather_words<0, true>, gather_words<1, true>, gather_words<2, true>, gather_words<3, true>,
+       gather_words<4, true>, gather_words<5, true>}};
+  const int shift = run.first % 64, left = run.count % 64, words = static_cast<int>(words_of(run.count));
   const std::uint64_t mask = left == 0 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
-  const bool last_spans = shift + (left == 0 ? 64 : left) > 64;  // its bits are in two words
-  const std::size_t last = words_of(run.count) - 1;
-  const auto put = [](std::uint8_t* at, std::uint64_t word) { std::memcpy(at, &word, sizeof word); };
-  from += run.first / 64;
-  if (last == 0 && !last_spans) {
-    for (int x = 0; x < width; ++x, from += from_words, to += step) put(to, *from >> shift & mask);
-    return;
-  }
-  for (int x = 0; x < width; ++x, from += from_words, to += step) {
-    for (std::size_t k = 0; k < last; ++k) {
-      put(to + 8 * k, shift == 0 ? from[k] : from[k] >> shift | from[k + 1] << (64 - shift));
-    }
-    std::uint64_t word = from[last] >> shift;
-    if (last_spans) word |= from[last + 1] << (64 - shift);
-    put(to + 8 * last, word & mask);
-  }
+  const bool spans = shift + (left == 0 ? 64 : left) > 64;
+  gathers[spans ? 1 : 0][words < 6 ? words : 0](from + run.first / 64, from_words, width, shift, words, mask, to, step);
 }
 
 // Bits of a word that become others' neighbours in a word.
