@@ -46,8 +46,8 @@ std::size_t weight_words(const ConvShape& s) {
 
 namespace {
 
-// Channels side by side, from any bit on: the words of a position, then those of the next `step` bytes further. Words, if
-// not 0, is their number as a constant; Spans: the last one's bits are in two words.
+// Channels side by side, from any bit on: the words of a position, then those of the next `step` bytes further. Words,
+// if not 0, is their number as a constant; Spans: the last one's bits are in two words.
 template <int Words, bool Spans>
 void gather_words(const std::uint64_t* from, std::size_t from_words, int width, int shift, int words,
                   std::uint64_t mask, std::uint8_t* to, std::size_t step) {
@@ -65,11 +65,10 @@ void gather_words(const std::uint64_t* from, std::size_t from_words, int width, 
 void gather_run(const std::uint64_t* from, std::size_t from_words, int width, const BitRun& run, std::uint8_t* to,
                 std::size_t step) {
   using Gather = decltype(&gather_words<0, false>);
-  static constexpr Gather gathers[2][6] = {
-      {gather_words<0, false>, gather_words<1, false>, gather_words<2, false>, gather_words<3, false>,
-       gather_words<4, false>, gather_words<5, false>},
-      {gather_words<0, true>, gather_words<1, true>, gather_words<2, true>, gather_words<3, true>,
-       gather_words<4, true>, gather_words<5, true>}};
+  static constexpr Gather gathers[2][6] = {{gather_words<0, false>, gather_words<1, false>, gather_words<2, false>,
+                                            gather_words<3, false>, gather_words<4, false>, gather_words<5, false>},
+                                           {gather_words<0, true>, gather_words<1, true>, gather_words<2, true>,
+                                            gather_words<3, true>, gather_words<4, true>, gather_words<5, true>}};
   const int shift = run.first % 64, left = run.count % 64, words = static_cast<int>(words_of(run.count));
   const std::uint64_t mask = left == 0 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
   const bool spans = shift + (left == 0 ? 64 : left) > 64;

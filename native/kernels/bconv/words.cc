@@ -175,7 +175,8 @@ class WordsBConv final : public BConv {
   void find_words(const Group& group, std::size_t row_bytes, std::uint32_t* offsets) const {
     const std::size_t whole = group.mask == 0 ? group.run : group.run - 1;
     for (std::size_t ky = 0; ky < z(s_.kh); ++ky) {
-      for (std::size_t k = 0; k < whole; ++k) *offsets++ = static_cast<std::uint32_t>(ky * row_bytes + k * kernels_.word);
+      for (std::size_t k = 0; k < whole; ++k)
+        *offsets++ = static_cast<std::uint32_t>(ky * row_bytes + k * kernels_.word);
     }
     for (std::size_t ky = 0; whole < group.run && ky < z(s_.kh); ++ky) {
       *offsets++ = static_cast<std::uint32_t>(ky * row_bytes + whole * kernels_.word);

@@ -30,8 +30,8 @@ struct WordPiece {
   int whole, cut;                // words all of whose bits are the window's, then those with others behind the mask
   std::uint64_t mask;
   std::size_t step, row_step;  // bytes from one output to the next, from one output row to the next
-  const void* weights;  // [whole + cut][PANEL] words; 0 outside of the mask. Pieces of groups alike share theirs
-  const std::int32_t* ones;  // [rows][width], ones in the window, for codes {0, 1}
+  const void* weights;         // [whole + cut][PANEL] words; 0 outside of the mask. Pieces of groups alike share theirs
+  const std::int32_t* ones;    // [rows][width], ones in the window, for codes {0, 1}
 };
 
 struct BConvRows {
@@ -40,16 +40,16 @@ struct BConvRows {
   int rows, width;  // output positions
   int channels;     // output channels of this panel, 1 to PANEL
   bool zero_one;
-  const float* base;                            // [row classes][column classes][PANEL], for codes {-1, +1}
-  std::size_t row_base;                         // floats from one row class to the next
+  const float* base;                               // [row classes][column classes][PANEL], for codes {-1, +1}
+  std::size_t row_base;                            // floats from one row class to the next
   const std::uint8_t *row_border, *column_border;  // [rows], [width], the class of each
-  Epilogue end;                                 // of the first row
+  Epilogue end;                                    // of the first row
 };
 
 constexpr int MOST_PANELS = 2;
 
 struct WordKernels {
-  std::size_t word;   // bytes: 4 or 8, or 1 of a nibble
+  std::size_t word;    // bytes: 4 or 8, or 1 of a nibble
   int panels_at_once;  // of one group
   bool (*can)(const BConvShape&);
   bool (*suits)(const BConvShape&);

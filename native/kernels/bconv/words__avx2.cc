@@ -1,9 +1,9 @@
-// Nibbles in lanes of output channels: a code's nibble chooses a table of sixteen counts, the weights of 32 channels are
-// its indices. One look-up of a table serves two panels; sums need no transposition.
+// Nibbles in lanes of output channels: a code's nibble chooses a table of sixteen counts, the weights of 32 channels
+// are its indices. One look-up of a table serves two panels; sums need no transposition.
 #include "kernels/bconv/words.h"
 
-#include "kernels/bconv/planes__nibbles.h"
 #include "kernels/bconv/bconv.h"
+#include "kernels/bconv/planes__nibbles.h"
 #include "kernels/epilogue/epilogue__avx2.h"
 
 namespace ftbnn {
@@ -31,7 +31,7 @@ inline void widen(__m256i bytes, bool adds, std::uint16_t* to) {
 template <int Positions, int Panels>
 __attribute__((noinline)) void count_tile(const WordPiece& piece, const std::uint8_t* second,
                                           const std::uint8_t* const* windows, const std::uint8_t* table, Sums* sums) {
-  const std::uint8_t *first = static_cast<const std::uint8_t*>(piece.weights);
+  const std::uint8_t* first = static_cast<const std::uint8_t*>(piece.weights);
   const std::uint8_t* codes[Positions];
   for (int p = 0; p < Positions; ++p) codes[p] = windows[p];
   const std::ptrdiff_t between = Panels == 2 ? second - first : 0;
@@ -153,9 +153,9 @@ void bconv_pieces(const BConvRows& rows) {
 // Where rows are short, tiles go on from row to row.
 template <bool ZeroOne, int Panels>
 void bconv_rows(const BConvRows* panels) {
-  static constexpr decltype(&count_tile<1, Panels>) tiles[BYTE_TILE] = {
-      count_tile<1, Panels>, count_tile<2, Panels>, count_tile<3, Panels>,
-      count_tile<4, Panels>, count_tile<5, Panels>, count_tile<6, Panels>};
+  static constexpr decltype(&count_tile<1, Panels>) tiles[BYTE_TILE] = {count_tile<1, Panels>, count_tile<2, Panels>,
+                                                                        count_tile<3, Panels>, count_tile<4, Panels>,
+                                                                        count_tile<5, Panels>, count_tile<6, Panels>};
   const WordPiece& piece = *panels->pieces;
   const auto* second = static_cast<const std::uint8_t*>(panels[Panels - 1].pieces->weights);
   const std::uint8_t* table = tables.of[ZeroOne ? 1 : 0][0];

@@ -7,8 +7,8 @@ namespace ftbnn {
 
 namespace {
 
-// Rows are 7, 14, 28, 56 or 112 wide in most networks: tiles of 14 positions x 2 vectors fill the registers, those of up
-// to 7 serve other widths.
+// Rows are 7, 14, 28, 56 or 112 wide in most networks: tiles of 14 positions x 2 vectors fill the registers, those of
+// up to 7 serve other widths.
 constexpr int BIT_TILE = 7, LONG_TILE = 14;
 constexpr std::size_t WORD = 4;
 
@@ -24,7 +24,7 @@ struct Windows {
 // An output row of a panel.
 struct Row {
   Windows windows[2];
-  std::size_t step;            // bytes from one output to the next
+  std::size_t step;  // bytes from one output to the next
   const std::uint32_t* offsets;
   int whole, cut;
   std::uint64_t mask;
@@ -153,8 +153,8 @@ __attribute__((noinline)) void bconv_tile(const Row& row, int x) {
 template <typename Kind, bool ZeroOne, int Step>
 void bconv_rows(const BConvRows& rows, Row row) {
   static constexpr void (*tiles[BIT_TILE])(const Row&, int) = {
-      bconv_tile<Kind, ZeroOne, 0, 1>, bconv_tile<Kind, ZeroOne, 0, 2>, bconv_tile<Kind, ZeroOne, 0, 3>,
-      bconv_tile<Kind, ZeroOne, 0, 4>, bconv_tile<Kind, ZeroOne, 0, 5>, bconv_tile<Kind, ZeroOne, 0, 6>,
+      bconv_tile<Kind, ZeroOne, 0, 1>,   bconv_tile<Kind, ZeroOne, 0, 2>, bconv_tile<Kind, ZeroOne, 0, 3>,
+      bconv_tile<Kind, ZeroOne, 0, 4>,   bconv_tile<Kind, ZeroOne, 0, 5>, bconv_tile<Kind, ZeroOne, 0, 6>,
       bconv_tile<Kind, ZeroOne, Step, 7>};
   const bool is_long = rows.width % LONG_TILE == 0;
   const int count = (rows.width + BIT_TILE - 1) / BIT_TILE, larger = rows.width % count;
@@ -206,7 +206,8 @@ void bconv_pieces(const BConvRows& rows) {
         clear(pop);
         count_words<OneGroup<2>, ZeroOne ? AND : XOR, 0>(own, at, 0, own.whole, pop);
         count_words<OneGroup<2>, ZeroOne ? AND : MASKED_XOR, 0>(own, at, own.whole, own.cut, pop);
-        const auto from = static_cast<std::uint32_t>(~std::uint64_t{0} << piece->first);  // a later piece takes its part
+        const auto from =
+            static_cast<std::uint32_t>(~std::uint64_t{0} << piece->first);  // a later piece takes its part
         for (int half = 0; half < 2; ++half) {
           const auto lanes = static_cast<__mmask16>(from >> half * LANES);
           sums[0][half] = _mm512_mask_mov_epi32(sums[0][half], lanes, pop[0][half]);

@@ -109,7 +109,8 @@ class WinogradConv final : public Conv {
  private:
   void arrange_row(const float* from, float* to) const {
     // Tiles all of whose columns are inside, then those at the edge.
-    const int first = (s_.pw + STEP - 1) / STEP, last = std::clamp((s_.pw + s_.w) / STEP, first, static_cast<int>(planes_.tiles));
+    const int first = (s_.pw + STEP - 1) / STEP,
+              last = std::clamp((s_.pw + s_.w) / STEP, first, static_cast<int>(planes_.tiles));
     const std::size_t width = z(STEP) * planes_.channels, tiles = planes_.tiles;
     kernels_.split({from + z(first * STEP - s_.pw) * planes_.channels, width, z(last - first), to + first, tiles});
     const auto at_edge = [&](int t) {
@@ -117,8 +118,7 @@ class WinogradConv final : public Conv {
         const int column = t * STEP + phase - s_.pw;
         for (std::size_t c = 0; c < planes_.channels; ++c) {
           const bool is_inside = column >= 0 && column < s_.w;
-          to[(z(phase) * planes_.channels + c) * tiles + z(t)] =
-              is_inside ? from[z(column) * planes_.channels + c] : 0;
+          to[(z(phase) * planes_.channels + c) * tiles + z(t)] = is_inside ? from[z(column) * planes_.channels + c] : 0;
         }
       }
     };

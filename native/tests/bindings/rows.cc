@@ -21,8 +21,20 @@ void pool_row(const std::string& name, bool is_max, const Strided<const float, -
           "every window must touch the image");
   require(again == 0 || (again >= channels && static_cast<std::size_t>(again + channels) <= step(out, 0)),
           "there is no room to write again");
-  const PoolRow row{image.data(), step(image, 0), step(image, 1), extent(image, 0), kw, stride, left, extent(image, 1),
-                    divisor, width, channels, out.data(), step(out, 0), static_cast<std::size_t>(again)};
+  const PoolRow row{image.data(),
+                    step(image, 0),
+                    step(image, 1),
+                    extent(image, 0),
+                    kw,
+                    stride,
+                    left,
+                    extent(image, 1),
+                    divisor,
+                    width,
+                    channels,
+                    out.data(),
+                    step(out, 0),
+                    static_cast<std::size_t>(again)};
   is_max ? between(name).max_pool_row(row) : between(name).average_pool_row(row);
 }
 
