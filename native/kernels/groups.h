@@ -34,6 +34,22 @@ inline std::vector<Panel> panels_of(const Groups& out) {
   return panels;
 }
 
+// Output channels [first, last) of a panel that are one group's, where panels go over the borders of groups.
+struct PanelPart {
+  int group, first, last;
+};
+
+inline std::vector<PanelPart> parts_of(const Panel& panel, const Groups& outs) {
+  std::vector<PanelPart> parts;
+  for (int c = 0, last; c < panel.channels; c = last) {
+    const int found = (panel.first + c) / outs.size(0), g = found < outs.groups ? found : outs.groups - 1;
+    const int end = outs.first(g) + outs.size(g) - panel.first;
+    last = end < panel.channels ? end : panel.channels;
+    parts.push_back({g, c, last});
+  }
+  return parts;
+}
+
 // How many panels that makes.
 inline std::size_t panel_count(const Groups& out) {
   const auto of = [](int channels) { return (static_cast<std::size_t>(channels) + PANEL - 1) / PANEL; };

@@ -43,10 +43,9 @@ struct Group {
   std::size_t ones_at;
 };
 
-// Channels of a panel that are one group's.
-struct Piece {
-  int group, first, channels;  // the first: of the panel's
+struct Piece : PanelPart {
   std::size_t weights_at;
+  int channels() const { return last - first; }
 };
 
 struct PanelPlan {
@@ -136,7 +135,7 @@ class PlanesBConv final : public BConv {
     block.offsets = offsets.data();
     block.weights = weights_.data() + piece.weights_at;
     block.steps = static_cast<int>(offsets.size());
-    block.channels = piece.channels;
+    block.channels = piece.channels();
     block.positions = positions;
     if (s_.zero_one) block.ones = reinterpret_cast<const std::int16_t*>(arranged + arranged_) + group.ones_at + at;
     block.sums = sums + z(piece.first) * z(kernels_.block);
@@ -176,14 +175,10 @@ class PlanesBConv final : public BConv {
     std::size_t weights = 0, bases = 0;
     for (const Panel& panel : panels_of(Groups{s_.out, 1})) {
       PanelPlan plan{panel.channels, {}, bases};
-      for (int c = 0; c < panel.channels;) {
-        const Groups outs = s_.outs();
-        const int g = std::min((panel.first + c) / (s_.out / s_.groups), s_.groups - 1);
-        const int channels = std::min(panel.channels - c, outs.first(g) + outs.size(g) - panel.first - c);
-        plan.pieces.push_back({g, c, channels, weights});
-        weights +=
-            round_up(kernels_.pack(nullptr, channels, static_cast<int>(offsets_of(g).size()), nullptr), CACHE_LINE);
-        c += channels;
+      for (const PanelPart& part : parts_of(panel, s_.outs())) {
+        plan.pieces.push_back({part, weights});
+        const auto steps = static_cast<int>(offsets_of(part.group).size());
+        weights += round_up(kernels_.pack(nullptr, plan.pieces.back().channels(), steps, nullptr), CACHE_LINE);
       }
       bases += s_.zero_one ? 0 : classes * PANEL;
       panels_.push_back(std::move(plan));
@@ -198,20 +193,20 @@ class PlanesBConv final : public BConv {
         const Group& group = groups_[z(piece.group)];
         const int inputs = s_.ins().size(piece.group), steps = static_cast<int>(offsets_of(piece.group).size());
         const std::size_t words = words_of(inputs), size = z(s_.taps()) * words;
-        chunks.resize(z(piece.channels) * z(steps));
+        chunks.resize(z(piece.channels()) * z(steps));
         plain.assign(size * PANEL, 0);
-        for (int o = 0; o < piece.channels; ++o, from += size) {
+        for (int o = 0; o < piece.channels(); ++o, from += size) {
           for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
           for (int t = 0; t < s_.taps(); ++t) {
             split(from + z(t) * words, group.planes.chunks,
                   chunks.data() + z(o) * z(steps) + z(t * group.planes.chunks));
           }
         }
-        kernels_.pack(chunks.data(), piece.channels, steps, weights_.data() + piece.weights_at);
+        kernels_.pack(chunks.data(), piece.channels(), steps, weights_.data() + piece.weights_at);
         if (s_.zero_one) continue;
         border_bases(plain.data(), inputs, s_.kh, s_.kw, rows_.kinds, columns_.kinds, whole.data());
         for (std::size_t k = 0; k < classes; ++k) {
-          std::copy_n(whole.data() + k * PANEL, piece.channels,
+          std::copy_n(whole.data() + k * PANEL, piece.channels(),
                       bases_.data() + plan.base_at + k * PANEL + z(piece.first));
         }
       }

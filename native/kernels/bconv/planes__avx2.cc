@@ -11,18 +11,6 @@ namespace {
 
 constexpr int BLOCK = 64, ROWS = 6;  // 6 x 2 vectors of sums, 2 of codes, a table of 16 registers
 
-inline void widen(__m256i bytes, bool adds, std::int16_t* to) {
-  __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(bytes));
-  __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(bytes, 1));
-  auto* at = reinterpret_cast<__m256i*>(to);
-  if (adds) {
-    low = _mm256_add_epi16(low, _mm256_load_si256(at));
-    high = _mm256_add_epi16(high, _mm256_load_si256(at + 1));
-  }
-  _mm256_store_si256(at, low);
-  _mm256_store_si256(at + 1, high);
-}
-
 // A function of its own, and sums that pass through an empty instruction: or GCC spills them.
 template <int Rows, int Vectors>
 __attribute__((noinline)) void count_rows(const std::uint8_t* codes, const std::uint32_t* offsets,

@@ -32,6 +32,19 @@ std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8
   return pack_parts<Most, std::uint8_t>(chunks, channels, steps, to, [](unsigned chunk) { return chunk << 4; });
 }
 
+// 32 sums in bytes to sums of 16 bits, on a cache line or half of one.
+inline void widen(__m256i bytes, bool adds, void* to) {
+  __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(bytes));
+  __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(bytes, 1));
+  auto* at = static_cast<__m256i*>(to);
+  if (adds) {
+    low = _mm256_add_epi16(low, _mm256_load_si256(at));
+    high = _mm256_add_epi16(high, _mm256_load_si256(at + 1));
+  }
+  _mm256_store_si256(at, low);
+  _mm256_store_si256(at + 1, high);
+}
+
 [[maybe_unused]] void spread(const SpreadRow& row) { spread_chunks<CHUNK>(row); }
 
 }  // namespace

@@ -50,9 +50,7 @@ std::size_t words_scratch(const BConvShape& s, const WordKernels& kernels) {
   return round_up(std::max(row + ones, 2 * z(s.kh) * run * sizeof(std::uint32_t)), CACHE_LINE);
 }
 
-// Output channels of a panel that are one group's.
-struct Piece {
-  int group, first, last;
+struct Piece : PanelPart {
   std::size_t weights_at;  // bytes
 };
 
@@ -63,15 +61,10 @@ struct PanelPlan {
 };
 
 std::vector<PanelPlan> plan_panels(const BConvShape& s) {
-  const Groups outs = s.outs();
   std::vector<PanelPlan> plans;
   for (const Panel& panel : panels_of(Groups{s.out, 1})) {
     PanelPlan plan{panel.channels, {}, 0};
-    for (int c = 0, last; c < panel.channels; c = last) {
-      const int g = std::min((panel.first + c) / outs.size(0), s.groups - 1);
-      last = std::min(panel.channels, outs.first(g) + outs.size(g) - panel.first);
-      plan.pieces.push_back({g, c, last, 0});
-    }
+    for (const PanelPart& part : parts_of(panel, s.outs())) plan.pieces.push_back({part, 0});
     plans.push_back(std::move(plan));
   }
   return plans;

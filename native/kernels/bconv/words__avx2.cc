@@ -15,18 +15,6 @@ constexpr int WIDE = 24;      // positions of a row that fill tiles by themselve
 
 using Sums = std::uint16_t[MOST_PANELS][PANEL];  // of a position
 
-inline void widen(__m256i bytes, bool adds, std::uint16_t* to) {
-  __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(bytes));
-  __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(bytes, 1));
-  auto* at = reinterpret_cast<__m256i*>(to);
-  if (adds) {
-    low = _mm256_add_epi16(low, _mm256_load_si256(at));
-    high = _mm256_add_epi16(high, _mm256_load_si256(at + 1));
-  }
-  _mm256_store_si256(at, low);
-  _mm256_store_si256(at + 1, high);
-}
-
 // A function of its own, and sums that pass through an empty instruction: or GCC spills them.
 template <int Positions, int Panels>
 __attribute__((noinline)) void count_tile(const WordPiece& piece, const std::uint8_t* second,
