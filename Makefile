@@ -28,14 +28,18 @@ demo: $(READY)  ## show what the project does
 	@echo "== its speed beside PyTorch, one thread"
 	@$(BIN)/ftbnn bench net runs/demo --peers torch --batch 1,64 --rounds 3
 
-REPORT := benchmarks/reports/$(shell date +%F)-engine
+CPU = $(shell $(BIN)/python -c 'import re; from ftbnn.machine import capabilities; \
+  print(re.sub("[^a-z0-9]+", "-", capabilities()["cpu"].lower()).strip("-"))')
+REPORT = benchmarks/reports/$(shell date +%F)-$(CPU)
 ISA = $(shell $(BIN)/python -c 'from ftbnn.bench.ours import isas_of; print(*isas_of(()))')
+NETS := ftbnn18 ftbnn-d18-g1-90m ftbnn-d34-g5-135m
+NET = $(BIN)/ftbnn bench net --threads 1,2 --peers onnxruntime,openvino
 
-bench: $(READY)  ## measure the engine beside others (minutes, wants a quiet machine); writes a report
+bench: $(READY)  ## measure the engine beside others (minutes, wants a quiet machine); writes reports
 	@$(BIN)/ftbnn bench conv --report $(REPORT)
-	@$(BIN)/ftbnn bench net ftbnn18 ftbnn-d18-g1-90m ftbnn-d34-g5-135m --isa $(ISA) --threads 1,2 \
-	  --peers onnxruntime,openvino --report $(REPORT)
+	@$(NET) $(NETS) --isa $(ISA) --report $(REPORT)
 	@$(BIN)/ftbnn bench net --paper --isa $(ISA) --report $(REPORT)
+	@$(NET) $(NETS) --isa $(ISA) --stem-bits 8 --input uint8 --report $(REPORT)-uint8
 
 test: lint types unit  ## lint, types and all tests
 
