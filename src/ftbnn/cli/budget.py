@@ -72,7 +72,7 @@ def _run_model(args: argparse.Namespace) -> None:
 
 
 def _show_measured(args: argparse.Namespace, budget: Any) -> None:
-    from ftbnn.workflows.latency import measured_layers
+    from ftbnn.workflows.timing import measured_layers
 
     settings = {"classes": args.classes, "in_channels": args.in_channels, "stem": args.stem, "width": args.width}
     rows, isa = measured_layers(args.model, budget, threads=args.threads, method=args.method, **settings)

@@ -6,16 +6,16 @@ import pytest
 
 from ftbnn.cli.main import main
 from ftbnn.errors import UserError
-from ftbnn.workflows import latency
-from ftbnn.workflows.latency import CostTable, Parts, parts_of, widest_within
+from ftbnn.workflows import costs
+from ftbnn.workflows.costs import CostTable, Parts, parts_of
+from ftbnn.workflows.latency import widest_within
 
 SMALL = {"threads": 1, "shape": (3, 32, 32), "classes": 10}
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(latency, "PROBES", (8, 16, 24))
-    monkeypatch.setattr(latency, "ROUNDS", 1)
+    monkeypatch.setattr(costs, "PROBES", (8, 16, 24))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "ftbnn"
 
@@ -50,7 +50,7 @@ def test_between_probes_it_rises_from_one_to_the_other(folder):
 
 def test_the_table_is_kept_and_measured_once(folder, monkeypatch):
     first = filled(folder)
-    monkeypatch.setattr(latency, "engine_of", None)  # nothing is measured any more
+    monkeypatch.setattr(costs, "engine_of", None)  # nothing is measured any more
     assert filled(folder).rows == first.rows
     assert len(first.rows) == 3
 
@@ -78,8 +78,8 @@ def test_an_interrupted_measurement_leaves_whole_rows(folder, monkeypatch):
             raise KeyboardInterrupt
         return real(*given)
 
-    real = latency.engine_of
-    monkeypatch.setattr(latency, "engine_of", interrupted)
+    real = costs.engine_of
+    monkeypatch.setattr(costs, "engine_of", interrupted)
     with pytest.raises(KeyboardInterrupt):
         filled(folder)
     table = CostTable(**SMALL, folder=folder)
