@@ -1,16 +1,17 @@
 """What the parts of derived networks take on this machine: a table, measured once and kept.
 
-A derived network is a head (stem, bridge), four stages of one reduction and some equal blocks, and a tail. The table
-has what those take for some widths v, measured on probes of 18 layers; other depths are sums, other widths are
-interpolated. It is kept for each machine, and holds whole rows only.
+A derived network is a head (stem, bridge), four stages of a reduction, some equal blocks and an end (its activation is
+another), and a tail. A row is what those take at a width v, measured on a probe with one of each; networks of any depth
+are sums. Time is a jagged function of v, for kernels count channels of a group in whole vectors, words and bytes: two
+neighbouring widths may differ by a third. So widths without a row are interpolated only to find where to look, and a
+width that matters gets a row of its own. The table is kept for each machine, and holds whole rows only.
 """
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -19,13 +20,13 @@ from torch import nn
 from ftbnn.bench.rounds import progress_bar
 from ftbnn.errors import UserError
 from ftbnn.files import write_atomically
-from ftbnn.machine import capabilities, versions
+from ftbnn.machine import capabilities, engine_checksum, versions
 from ftbnn.models.derived import BLOCKS, DerivedFTBNN
-from ftbnn.workflows.timing import Shape, engine_of, layer_times
+from ftbnn.workflows.timing import Shape, engine_of, layer_times, measured_ms
 
-# Widths v in the table: odd ones, for most widths fill vectors no better than these do.
-PROBES = (5, 11, 17, 23, 29, 35, 41, 47, 53, 59, 67, 75, 83, 91, 101, 113, 127, 143, 163, 187)
-PROBE_LAYERS = 18
+# Widths v that every table has: odd ones, for most widths fill vectors no better than these do.
+PROBES = (5, 11, 17, 25, 35, 47, 63, 83, 107, 131, 159, 187)
+STAGES = 4
 
 
 @dataclass(frozen=True)
@@ -35,38 +36,60 @@ class Parts:
     head: float
     reductions: tuple[float, ...]  # of each stage
     blocks: tuple[float, ...]  # one of each stage
+    ends: tuple[float, ...]  # the last block of each stage
     tail: float
 
     def total(self, layers: int) -> float:
-        stages = zip(self.reductions, self.blocks, BLOCKS[layers], strict=True)
-        return self.head + self.tail + sum(first + (n - 1) * block for first, block, n in stages)
+        between = sum((n - 2) * block for n, block in zip(BLOCKS[layers], self.blocks, strict=True))
+        return self.head + sum(self.reductions) + between + sum(self.ends) + self.tail
 
     def numbers(self) -> list[float]:
-        return [self.head, *self.reductions, *self.blocks, self.tail]
+        return [self.head, *self.reductions, *self.blocks, *self.ends, self.tail]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> "Parts":
-        return cls(numbers[0], tuple(numbers[1:5]), tuple(numbers[5:9]), numbers[9])
+        head, *stages, tail = numbers
+        if len(stages) != 3 * STAGES:
+            raise ValueError(f"a row has {3 * STAGES + 2} numbers, not {len(numbers)}")
+        reductions, blocks, ends = (tuple(stages[k : k + STAGES]) for k in range(0, 3 * STAGES, STAGES))
+        return cls(head, reductions, blocks, ends, tail)
 
 
 def parts_of(times: dict[str, float]) -> Parts:
     """Of a probe's layer times."""
-    stages: dict[str, list[float]] = {}
+    stages = np.zeros((3, STAGES))  # reduction, block, end
     head = tail = 0.0
     for path, ms in times.items():
         name, _, rest = path.partition(".")
         if name.startswith("stage"):
-            index = rest.partition(".")[0].partition(":")[0]
-            first, others = stages.setdefault(name, [0.0, 0.0])
-            stages[name] = [first + ms, others] if index == "0" else [first, others + ms]
+            block = int(rest.partition(".")[0].partition(":")[0])
+            stages[block, int(name.removeprefix("stage")) - 1] += ms
         elif name in ("pool", "fc"):
             tail += ms
         else:
             head += ms
-    counts = BLOCKS[PROBE_LAYERS]
-    found = [stages[f"stage{number}"] for number in range(1, len(counts) + 1)]
-    blocks = tuple(others / (n - 1) for (_, others), n in zip(found, counts, strict=True))
-    return Parts(head, tuple(first for first, _ in found), blocks, tail)
+    return Parts.of([head, *stages.ravel().tolist(), tail])
+
+
+def _shares(times: dict[str, float], whole: float) -> dict[str, float]:
+    """The layers' times, made to add up to what a call takes."""
+    share = whole / sum(times.values())
+    return {path: share * ms for path, ms in times.items()}
+
+
+def derived(layers: int, groups: int, v: int, *, shape: Shape, classes: int) -> DerivedFTBNN:
+    torch.manual_seed(0)
+    return DerivedFTBNN(layers=layers, groups=groups, v=v, classes=classes, in_channels=shape[0])
+
+
+def probe(groups: int, v: int, *, shape: Shape, classes: int) -> nn.Module:
+    """The shortest derived network, cut down to a reduction, a block and an end in each stage."""
+    network = derived(min(BLOCKS), groups, v, shape=shape, classes=classes)
+    for number in range(1, STAGES + 1):
+        stage = network.get_submodule(f"stage{number}")
+        assert isinstance(stage, nn.Sequential)
+        del stage[2:-1]
+    return network
 
 
 def default_folder() -> Path:
@@ -74,11 +97,12 @@ def default_folder() -> Path:
 
 
 class CostTable:
-    """The parts of probes by width, for one machine, number of threads and shape of images."""
+    """Parts by groups and width, for one machine, number of threads and shape of images."""
 
     def __init__(self, *, threads: int, shape: Shape, classes: int, folder: Path | None = None) -> None:
         known = capabilities()
         self.machine = {"cpu": known["cpu"], "isa": known["isa"], "ftbnn": versions()["ftbnn"]}
+        self.machine["engine"] = engine_checksum()
         self.threads, self.shape, self.classes = threads, shape, classes
         name = f"costs-{threads}-{'x'.join(map(str, shape))}-{classes}.json"
         self.path = (folder or default_folder()) / name
@@ -91,29 +115,37 @@ class CostTable:
             kept = json.loads(self.path.read_text())
             self.is_of_another_machine = kept["machine"] != self.machine
             if not self.is_of_another_machine:
-                self.rows = {key: [float(number) for number in row] for key, row in kept["rows"].items()}
+                self.rows = {key: Parts.of([float(n) for n in row]).numbers() for key, row in kept["rows"].items()}
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self.is_of_another_machine = True  # or of another program: measured anew
 
-    def measure(self, groups: Sequence[int], *, up_to: float, layers: int) -> None:
-        """Adds the probes that are missing, from narrow to wide, until one of that depth takes more than `up_to` ms."""
-        wanted = [(g, v) for g in groups for v in PROBES if v >= _narrowest(g)]
-        with progress_bar(len(wanted)) as bar, TemporaryDirectory() as folder:
-            slow: set[int] = set()
-            for g, v in wanted:
+    def row(self, groups: int, v: int) -> Parts:
+        """What the table has for that width; measured first where it has nothing."""
+        key = f"g{groups}-v{v}"
+        if key not in self.rows:
+            model = engine_of(probe(groups, v, shape=self.shape, classes=self.classes), self.shape, self.threads)
+            self.rows[key] = parts_of(_shares(layer_times(model), measured_ms(model))).numbers()
+            self._write()
+        return Parts.of(self.rows[key])
+
+    def measure(self, wanted: Iterable[tuple[int, int]]) -> None:
+        """Adds rows (groups, v) where they are missing."""
+        missing = [(g, v) for g, v in dict.fromkeys(wanted) if f"g{g}-v{v}" not in self.rows]
+        with progress_bar(len(missing)) as bar:
+            for g, v in missing:
+                self.row(g, v)
                 bar.update()
-                if g in slow:
-                    continue
-                key = f"g{g}-v{v}"
-                if key not in self.rows:
-                    network = self.network(PROBE_LAYERS, g, v)
-                    model = engine_of(network, self.shape, Path(folder), self.threads)
-                    self.rows[key] = parts_of(layer_times(model)).numbers()
-                    self._write()
-                if Parts.of(self.rows[key]).total(layers) > up_to:
-                    slow.add(g)
+
+    def survey(self, groups: Sequence[int], *, up_to: float, layers: int) -> None:
+        """Adds the probes that are missing, from narrow to wide, until one of that depth takes more than `up_to` ms."""
+        with progress_bar(len(groups) * len(PROBES)) as bar:
+            for g in groups:
+                is_slow = False
+                for v in PROBES:
+                    is_slow = is_slow or (v >= _narrowest(g) and self.row(g, v).total(layers) > up_to)
+                    bar.update()
 
     def _write(self) -> None:
         try:
@@ -124,22 +156,20 @@ class CostTable:
         write_atomically(self.path, text.encode())
 
     def network(self, layers: int, groups: int, v: int) -> nn.Module:
-        torch.manual_seed(0)
-        return DerivedFTBNN(layers=layers, groups=groups, v=v, classes=self.classes, in_channels=self.shape[0])
+        return derived(layers, groups, v, shape=self.shape, classes=self.classes)
 
     def predict(self, layers: int, groups: int, v: int) -> float:
-        """Milliseconds: each part between those of the probes at both sides, as a curve of v and v^2 through them."""
-        known = sorted(int(key.rpartition("v")[2]) for key in self.rows if key.startswith(f"g{groups}-"))
+        """Milliseconds: of the width's own row, or between those of the rows at both sides, as a curve of v and v^2."""
+        known = self.widths(groups)
         above = next((index for index, width in enumerate(known) if width >= v), len(known) - 1)
-        low, high = (known[max(above - 1, 0)], known[above]) if len(known) > 1 else (known[0], known[0])
+        low, high = known[max(above - 1, 0)], known[above]
         first, second = (np.array(self.rows[f"g{groups}-v{width}"]) for width in (low, high))
-        share = 0.0 if low == high else (v * v - low * low) / (high * high - low * low)
+        share = 1.0 if low == high else (v * v - low * low) / (high * high - low * low)
         return Parts.of(list(first + share * (second - first))).total(layers)
 
-    def reach(self, groups: int) -> tuple[int, int]:
-        """The narrowest and the widest v that the table speaks of."""
-        known = [int(key.rpartition("v")[2]) for key in self.rows if key.startswith(f"g{groups}-")]
-        return min(known), max(known)
+    def widths(self, groups: int) -> list[int]:
+        """Those that have rows, from narrow to wide."""
+        return sorted(int(key.rpartition("v")[2]) for key in self.rows if key.startswith(f"g{groups}-"))
 
 
 def _narrowest(groups: int) -> int:
