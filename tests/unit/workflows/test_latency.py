@@ -8,6 +8,8 @@ from torch import nn
 
 from ftbnn.cli.main import main
 from ftbnn.errors import UserError
+from ftbnn.experiments.budgets import PRINTED
+from ftbnn.experiments.predictions import verdict
 from ftbnn.workflows import costs, latency, timing
 from ftbnn.workflows.costs import CostTable, Parts, parts_of
 from ftbnn.workflows.latency import widest_within
@@ -151,6 +153,44 @@ def test_a_width_that_is_faster_than_its_neighbours_is_found(folder, faked):
 def test_a_slow_moment_is_measured_again():
     given = iter([{"a": 3.0, "b": 3.0}, {"a": 2.0, "b": 4.0}, {"a": 2.0, "b": 2.99}, {"a": 0.0, "b": 0.0}])
     assert timing._settled(lambda: next(given)) == {"a": 2.0, "b": 2.99}
+
+
+def test_predictions_for_the_papers_networks(tmp_path, faked, capsys):
+    assert main(["design", "--check", "--json", "--report", str(tmp_path / "report")]) == 0
+    out, err = capsys.readouterr()
+    rows = json.loads(out)["networks"]
+    assert [row["model"] for row in rows] == [row.model for row in PRINTED]
+    assert all(row["error"] == pytest.approx(0) for row in rows)
+    assert "20 of 20 within 10%; the worst is ftbnn-d" in err
+    assert sum(blocks == 3 for blocks, _ in faked) == 20  # none is predicted from itself
+    assert json.loads((tmp_path / "report" / "predictions.json").read_text())["rows"] == rows
+    assert "20 of 20 within 10%" in (tmp_path / "report" / "README.md").read_text()
+
+
+def test_the_verdict_names_the_worst():
+    rows = [{"model": "a", "error": 0.02}, {"model": "b", "error": -0.138}, {"model": "c", "error": 0.1}]
+    assert verdict(rows) == "2 of 3 within 10%; the worst is b: -13.8%"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--check", "--layers", "18", "--image-size", "32"], "leave --layers and --image-size out"),
+        (["--check", "--threads", "0"], "threads must be 1 or more"),
+        (["--check", "--latency", "3"], "not allowed with"),
+        (["--latency", "3", "--report", "x"], "--report is of --check"),
+        (["--budget", "90", "--layers", "18", "--threads", "2"], "--threads is of --latency and --check"),
+    ],
+)
+def test_flags_that_do_not_go_together(words, said, capsys):
+    try:
+        code = main(["design", *words])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
 
 
 @pytest.mark.usefixtures("folder")
