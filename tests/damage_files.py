@@ -1,4 +1,4 @@
-"""Small .ftbnn files for damage.cc: between them every operator kind, both codes, uneven groups, all of version 2."""
+"""Small .ftbnn files for damage.cc: between them every operator kind, both codes, uneven groups, all versions."""
 
 import sys
 from pathlib import Path
@@ -13,6 +13,8 @@ torch.manual_seed(0)
 folder = Path(sys.argv[1])
 for name, options in {
     "ftbnn18": {"width": 2, "stem": "imagenet"},
+    "bireal18": {"width": 2, "stem": "small", "stem_bits": 8},
+    "ftbnn-d18-g1-v2": {"stem": "imagenet", "stem_bits": 16},
     "ftbnn-d18-g3-v3": {"stem": "small"},
     "toy-relu": {"width": 4},
 }.items():

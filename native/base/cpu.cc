@@ -108,8 +108,17 @@ bool request_tiles() {
 #endif
 }
 
+// Family and model tell CPUs apart whose names are the same, as those of many guests are.
+std::string kind() {
+  const std::uint32_t signature = cpuid(1).eax;
+  const std::uint32_t base = signature >> 8 & 15U;
+  const std::uint32_t family = base == 15 ? base + (signature >> 20 & 255U) : base;
+  const std::uint32_t model = (signature >> 4 & 15U) | (base == 15 || base == 6 ? signature >> 12 & 0xf0U : 0U);
+  return " (family " + std::to_string(family) + ", model " + std::to_string(model) + ")";
+}
+
 std::string brand() {
-  if (cpuid(0x80000000U).eax < 0x80000004U) return "x86-64";
+  if (cpuid(0x80000000U).eax < 0x80000004U) return "x86-64" + kind();
   char text[49] = {};
   for (std::uint32_t k = 0; k < 3; ++k) {
     const Registers r = cpuid(0x80000002U + k);
@@ -117,7 +126,7 @@ std::string brand() {
   }
   const std::string name(text);
   const auto first = name.find_first_not_of(' ');
-  return first == std::string::npos ? "x86-64" : name.substr(first, name.find_last_not_of(' ') - first + 1);
+  return (first == std::string::npos ? "x86-64" : name.substr(first, name.find_last_not_of(' ') - first + 1)) + kind();
 }
 
 // What CPUID and the operating system claim; tiles are not yet tried.

@@ -31,7 +31,7 @@ constexpr Features AVX2 =
     feature::popcnt | feature::fma | feature::f16c | feature::bmi1 | feature::bmi2 | feature::avx2;
 constexpr Features AVX512 = AVX2 | feature::avx512f | feature::avx512dq | feature::avx512bw | feature::avx512vl;
 
-std::string cpu_name();                                     // brand string, or the architecture where there is none
+std::string cpu_name();                                     // brand, family and model, or the architecture
 Features cpu_features();                                    // that the CPU and the operating system both offer
 std::vector<std::string> feature_names(Features features);  // as /proc/cpuinfo spells them
 

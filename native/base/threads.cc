@@ -44,8 +44,9 @@ std::atomic<unsigned>& forks() {
 
 }  // namespace
 
-// The tasks of a round are cut into as many neighbouring parts as there are threads: each takes its own, then what others
-// have left of theirs. So from round to round a thread mostly meets the rows that it made before, in its own cache.
+// The tasks of a round are cut into as many neighbouring parts as there are threads: each takes its own, then what
+// others have left of theirs. So from round to round a thread mostly meets the rows that it made before, in its own
+// cache.
 class ThreadPool::Crew {
  public:
   // Delegates, so that the threads that did start are sent home if one does not.
@@ -59,7 +60,7 @@ class ThreadPool::Crew {
  private:
   // What a thread takes from and counts in, on a cache line of its own.
   struct alignas(LINE) Part {
-    std::atomic<std::uint64_t> ticket{0};  // where the tasks end, and the next one
+    std::atomic<std::uint64_t> ticket{0};              // where the tasks end, and the next one
     alignas(LINE) std::atomic<std::uint64_t> done{0};  // tasks, of all rounds
   };
 

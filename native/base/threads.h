@@ -1,11 +1,11 @@
 // A pool that runs numbered tasks on several threads.
 //
-// Each thread takes its own part of the tasks, one by one, and then what others have left, so which thread runs which is
-// mostly the same and partly chance; a task must write only what is its own, and then the result does not depend on the
-// number of threads. Between two calls the workers spin for a moment before they
-// sleep: an operator takes some tens of microseconds, about as long as waking a thread. The caller waits for tasks, not
-// for workers: one that wakes up late finds nothing to do, and nobody waited for it. What the first task to fail has
-// thrown comes out of run, and tasks that have not begun by then do not begin.
+// Each thread takes its own part of the tasks, one by one, and then what others have left, so which thread runs which
+// is mostly the same and partly chance; a task must write only what is its own, and then the result does not depend on
+// the number of threads. Between two calls the workers spin for a moment before they sleep: an operator takes some tens
+// of microseconds, about as long as waking a thread. The caller waits for tasks, not for workers: one that wakes up
+// late finds nothing to do, and nobody waited for it. What the first task to fail has thrown comes out of run, and
+// tasks that have not begun by then do not begin.
 //
 // A fork copies no threads: in the child, the pool starts new ones when it has work for them.
 #pragma once

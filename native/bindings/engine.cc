@@ -70,7 +70,10 @@ nb::tuple read_graph(const std::string& path) {
     fields["zero_one"] = op.zero_one;
     fields["whole"] = op.whole_window;
     fields["weights"] = copy_of(reinterpret_cast<const std::uint8_t*>(op.weights), op.weight_bytes);
-    fields["bits"] = copy_of(op.bits, op.weight_bytes);
+    fields["positive"] = copy_of(op.bits, op.weight_bytes);
+    fields["bits"] = op.weight_bits;
+    fields["integers"] = copy_of(static_cast<const std::uint8_t*>(op.integers), op.weight_bytes);
+    fields["unit"] = copy_of(op.unit, channels);
     fields["threshold"] = copy_of(op.threshold, static_cast<std::uint64_t>(in.c));
     fields["source"] = copy_of(op.map, channels);
     fields["scale"] = copy_of(op.tail.scale, channels);
@@ -147,7 +150,7 @@ nb::list list_operators(const Engine& engine) {
   for (std::size_t k = 0; k < engine.model().operators.size(); ++k) {
     const Operator& op = engine.model().operators[k];
     const Shape& out = engine.model().values[static_cast<std::size_t>(op.output)];
-    rows.append(nb::make_tuple(op.path, op.kind->name, engine.plan().macs(k), shape_tuple(out), op.kind->weight_bits,
+    rows.append(nb::make_tuple(op.path, op.kind->name, engine.plan().macs(k), shape_tuple(out), op.weight_bits,
                                op.weight_bytes));
   }
   return rows;

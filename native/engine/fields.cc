@@ -126,6 +126,7 @@ void Fields::read(Operator& op) {
   op.kind = operator_kind(number);
   check(op.kind != nullptr && version_ >= op.kind->version,
         "an operator has the unknown kind " + std::to_string(number));
+  op.weight_bits = op.kind->weight_bits;
   op.path = graph_.text("a layer's path");
   where_ = op.path.empty() ? op.kind->name : shown(op.path);
   const int inputs = graph_.number("number of inputs", 1, MAX_INPUTS);

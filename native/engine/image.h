@@ -26,7 +26,7 @@ struct Memory {
 class Image {
  public:
   static constexpr int PIECES_PER_THREAD = 4;
-  static constexpr std::size_t BAND_BYTES = std::size_t{1} << 19;  // of an output, half of the L2 cache to tune for
+  static constexpr std::size_t BAND_BYTES = std::size_t{1} << 21;  // of an output
 
   // Without a pool the calling thread does all. scratch: plan.scratch_bytes() for each thread.
   Image(const Model& model, const Plan& plan, Memory& memory, std::uint8_t* scratch, ThreadPool* pool)

@@ -55,9 +55,12 @@ struct Operator {
   int groups = 1;
   bool zero_one = false;      // bconv: codes {0, 1}
   bool whole_window = false;  // avg-pool: divide by the whole window
+  int weight_bits = 0;        // 0: no weights
   const float* weights = nullptr;
+  const void* integers = nullptr;  // rounded conv: of 8 or 16 bits, and what they are multiples of
+  const float* unit = nullptr;
   const std::uint8_t* bits = nullptr;
-  std::uint64_t weight_bytes = 0;     // of either
+  std::uint64_t weight_bytes = 0;     // of any of these
   const float* threshold = nullptr;   // bconv: [in], what a code is compared with; null: 0
   const std::int32_t* map = nullptr;  // channels
   Tail tail;

@@ -9,7 +9,9 @@ namespace ftbnn {
 
 extern const ConvKernels reference_conv;
 extern const BConvKernels reference_bconv;
-StemKernels reference_stem();  // the layout of slices, with loops of the specification
+// The layouts of stems, with loops of the specification.
+StemKernels reference_slices();
+StemKernels reference_dots();
 
 // The epilogue of position x of a row.
 void reference_finish(const Epilogue& end, std::size_t x, int channels, const float* sums);

@@ -41,6 +41,6 @@ void sliced_row(const SlicedRow& row) {
 extern const SliceKernels slices__reference;
 const SliceKernels slices__reference = {patches, sliced_row};
 
-StemKernels reference_stem() { return by_slices<slices__reference>(); }
+StemKernels reference_slices() { return by_slices<slices__reference>(); }
 
 }  // namespace ftbnn

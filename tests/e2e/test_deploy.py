@@ -260,3 +260,28 @@ def from_memory(library, data):
     assert b"bytes, its header says" in lib.ftbnn_error()
     assert not load_bytes(data, ctypes.c_size_t(len(data)), 10**6)
     assert b"threads must be 1 to 1024" in lib.ftbnn_error()
+
+
+def test_a_rounded_stem_from_the_command_to_the_zoo(tmp_path, capsys):
+    """`--stem-bits` is the network's: in its record, its file and its card, and whoever goes on from them has it."""
+    run, path = tmp_path / "run", tmp_path / "digits.ftbnn"
+    short = ["--width", "8", "--stem-bits", "8", "--set", "epochs=1", "--threads", "1"]
+    assert main(["train", "ftbnn18", *short, "--out", str(run)]) == 0
+    assert main(["export", str(run), "-o", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["operators"][0]["weight_bits"] == 8
+    scores = []
+    for what in ([str(run)], [str(path), "--data", "digits"]):
+        assert main(["eval", *what, "--json"]) == 0
+        scores.append(json.loads(capsys.readouterr().out)["test_top1"])
+    assert scores[0] == pytest.approx(scores[1], abs=0.5)
+    card = ship.ship(run, "rounded", None, tmp_path)
+    assert card["stem_bits"] == 8
+    assert "--stem-bits 8" in card["commands"][0]
+    for start in (run, path):
+        again = tmp_path / f"from-{start.stem}"
+        assert main(["train", "ftbnn18", *short, "--init", str(start), "--out", str(again)]) == 0
+    capsys.readouterr()
+    assert main(["train", "ftbnn18", "--width", "8", "--init", str(path), "--out", str(tmp_path / "other")]) == 2
+    assert "another network, or stem" in capsys.readouterr().err

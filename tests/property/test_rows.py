@@ -67,6 +67,20 @@ def test_pools_equal_the_portable_ones(isa, seed, is_max):
 
 
 @pytest.mark.parametrize("isa", ALL)
+@given(seed=seeds, is_max=st.booleans())
+@thorough
+def test_a_pool_writes_its_results_again(isa, seed, is_max):
+    image, shape = pools(np.random.default_rng(seed))
+    once = run_pool(isa, is_max, image, shape)[:, 1:-2]
+    channels = image.shape[2]
+    buffer = np.full((shape.pop("width"), 2 * channels + 3), GUARD)
+    native.pool_row(isa, is_max, image, **shape, again=channels + 1, out=buffer[:, 1 : channels + 1])
+    for part in (buffer[:, 1 : channels + 1], buffer[:, channels + 2 : -1]):
+        np.testing.assert_array_equal(part.view(np.uint32), once.view(np.uint32))
+    assert (buffer[:, [0, channels + 1, -1]] == GUARD).all()
+
+
+@pytest.mark.parametrize("isa", ALL)
 @given(seed=seeds, has_thresholds=st.booleans())
 @thorough
 def test_signs(isa, seed, has_thresholds):

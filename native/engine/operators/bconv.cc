@@ -90,8 +90,10 @@ class BConvStep final : public FusedStep {
       });
     }
     if (pool_ != nullptr) return run_with_pool(image, codes);
-    image.for_panels(panels(), out().h, z(out().w) * z(out().c) * sizeof(float),
-                     [&](int panel, int first, int last, int worker) {
+    const int together = bconv_->panels_at_once();
+    image.for_panels((panels() + together - 1) / together, out().h, z(out().w) * z(out().c) * sizeof(float),
+                     [&](int number, int first, int last, int worker) {
+                       const int panel = number * together;
                        convolve(image, codes, panel, first, last, worker, epilogue(image, panel, first));
                      });
     finish(image);
@@ -115,6 +117,7 @@ class BConvStep final : public FusedStep {
     call.arranged = image.arranged();
     call.images = 1;
     call.panel = panel;
+    call.panels = std::min(bconv_->panels_at_once(), panels() - panel);
     call.first = first;
     call.last = last;
     call.scratch = static_cast<char*>(image.scratch(worker)) + band_bytes();
@@ -124,7 +127,7 @@ class BConvStep final : public FusedStep {
 
   void run_with_pool(Image& image, const Codes& codes) const {
     const auto make = [&](int first, int last, float* to, int worker, bool is_again) {
-      for (int number = 0; number < panels(); ++number) {
+      for (int number = 0; number < panels(); number += bconv_->panels_at_once()) {
         Epilogue end = epilogue(image, number, first);
         end.out = to + panel(number).first;
         end.out_stride = z(out().c);

@@ -1,5 +1,8 @@
-// conv and linear: real weights.
+// conv and linear: real weights; rounded conv: integers times a unit, which float kernels see as numbers.
 #include "engine/operators/conv.h"
+
+#include <algorithm>
+#include <limits>
 
 #include "base/table.h"
 #include "engine/operators/pool.h"
@@ -15,7 +18,13 @@ class ConvStep final : public FusedStep {
       : FusedStep(op, planning, {planning.model.values[z(op.output)].c, op.groups}),
         shape_(conv_shape(op, planning.model)),
         kernels_(conv_table().best(planning.usable, [&](const ConvKernels& k) { return k.suits(shape_); }).kernels),
-        stem_shape_{shape_, op.weights, op.tail.scale, op.tail.shift, planning.pixel_scale, planning.pixel_shift},
+        stem_shape_{shape_,
+                    op.weights,
+                    {op.weight_bits, op.integers, op.unit},
+                    op.tail.scale,
+                    op.tail.shift,
+                    planning.pixel_scale,
+                    planning.pixel_shift},
         stem_kernels_(
             stem_table().best(planning.usable, [&](const StemKernels& k) { return k.suits(stem_shape_); }).kernels),
         has_one_reader_(planning.readers[z(op.output)] == 1),
@@ -47,13 +56,17 @@ class ConvStep final : public FusedStep {
     const Sizes numbers = FusedStep::sizes(), own = kernels_.sizes(shape_);
     const Sizes stem = is_stem_ ? stem_kernels_.sizes(stem_shape_) : Sizes{};
     return {numbers.weights + own.weights + stem.weights + stem.arranged, own.arranged,
-            band_bytes() + std::max(own.scratch, stem.scratch)};
+            band_bytes() + std::max(own.scratch, stem.scratch),
+            op_.integers != nullptr ? weights() * sizeof(float) : 0};
   }
 
   void prepare(const Forms& forms) override {
     FusedStep::prepare(forms);
-    conv_ = kernels_.make(shape_, op_.weights);
-    if (is_stem_) stem_ = stem_kernels_.make(stem_shape_);
+    const std::vector<float> numbers = op_.integers != nullptr ? numbers_of_integers() : std::vector<float>();
+    StemShape shape = stem_shape_;
+    if (!numbers.empty()) shape.weights = numbers.data();
+    conv_ = kernels_.make(shape_, shape.weights);
+    if (is_stem_) stem_ = stem_kernels_.make(shape);
   }
 
   const Stem* stem() const override { return stem_.get(); }
@@ -85,6 +98,26 @@ class ConvStep final : public FusedStep {
   }
 
  private:
+  std::uint64_t weights() const { return shape_.macs() / shape_.positions(); }
+
+  // Each rounded as training rounds it.
+  std::vector<float> numbers_of_integers() const {
+    std::vector<float> numbers;
+    numbers.reserve(static_cast<std::size_t>(weights()));
+    for (int g = 0; g < shape_.groups; ++g) {
+      const std::size_t row = z(shape_.ins().size(g)) * z(shape_.taps());
+      for (int o = shape_.outs().first(g); o < shape_.outs().first(g) + shape_.outs().size(g); ++o) {
+        for (std::size_t k = 0; k < row; ++k) {
+          const std::size_t at = numbers.size();
+          const int integer = op_.weight_bits == 8 ? static_cast<const std::int8_t*>(op_.integers)[at]
+                                                   : static_cast<const std::int16_t*>(op_.integers)[at];
+          numbers.push_back(static_cast<float>(integer) * op_.unit[o]);
+        }
+      }
+    }
+    return numbers;
+  }
+
   std::size_t band_bytes() const { return pool_ != nullptr ? pool_->band_bytes() : 0; }
   void* scratch(const Image& image, int worker) const {
     return static_cast<char*>(image.scratch(worker)) + band_bytes();
@@ -136,6 +169,31 @@ void read_conv(Fields& fields) {
   read_weights(fields);
 }
 
+// None is the number whose negative does not exist: with it gone, products of two bytes fit where kernels put them.
+template <typename T>
+const void* read_integers(Fields& fields, std::uint64_t count) {
+  const T* integers = fields.blob<T>(count, "weights");
+  const bool fit = std::none_of(integers, integers + count, [](T k) { return k == std::numeric_limits<T>::min(); });
+  fields.check(fit, "a rounded weight is out of range");
+  return integers;
+}
+
+void read_rounded_conv(Fields& fields) {
+  Operator& op = fields.op();
+  fields.window();
+  fields.groups();
+  op.weight_bits = fields.flags("number of bits", 16);
+  fields.check(op.weight_bits == 8 || op.weight_bits == 16, "weights are rounded to 8 or 16 bits");
+  const std::uint64_t count = weight_count(op, fields.in(), fields.out());
+  op.integers =
+      op.weight_bits == 8 ? read_integers<std::int8_t>(fields, count) : read_integers<std::int16_t>(fields, count);
+  op.weight_bytes = count * static_cast<std::uint64_t>(op.weight_bits / 8);
+  const auto channels = static_cast<std::uint64_t>(fields.out().c);
+  op.unit = fields.floats(channels, "unit");
+  fields.check(std::all_of(op.unit, op.unit + channels, [](float unit) { return unit > 0; }), "a unit is not positive");
+  fields.epilogue();
+}
+
 void read_linear(Fields& fields) {
   const Shape &in = fields.in(), &out = fields.out();
   fields.check(in.h == 1 && in.w == 1 && out.h == 1 && out.w == 1, "linear takes and gives a vector");
@@ -160,8 +218,9 @@ std::uint64_t weight_count(const Operator& op, const Shape& in, const Shape& out
   return ConvShape{in.c, out.c, op.groups, 1, 1, 1, 1, op.window.kh, op.window.kw, 1, 1, 0, 0}.macs();
 }
 
-extern const OperatorKind conv_kind, linear_kind;
+extern const OperatorKind conv_kind, linear_kind, rounded_conv_kind;
 const OperatorKind conv_kind = {1, "conv", 1, false, 32, read_conv, plan};
 const OperatorKind linear_kind = {3, "linear", 1, false, 32, read_linear, plan};
+const OperatorKind rounded_conv_kind = {11, "rounded conv", 3, false, 0, read_rounded_conv, plan};
 
 }  // namespace ftbnn

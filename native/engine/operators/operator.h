@@ -14,7 +14,7 @@ struct OperatorKind {
   const char* name;
   std::uint32_t version;  // of the file, from which on there is such
   bool takes_several;     // inputs
-  int weight_bits;        // 0: no weights
+  int weight_bits;        // 0: no weights, or the file says how many
   void (*read)(Fields& fields);
   std::unique_ptr<Step> (*plan)(const Operator& op, const Planning& planning);
 };

@@ -82,7 +82,7 @@ void PoolStep::run_in_bands(Image& image, const MakeRows& make) const {
       BANDS_PER_THREAD);
 }
 
-// Runs of channels that came before are copied.
+// Runs of channels that come twice are written twice; those that come more often are copied.
 void PoolStep::pool_row(Image& image, int y, const float* in, int first_row, std::size_t row_stride) const {
   const Window& w = op_.window;
   PoolRow row{};
@@ -98,11 +98,12 @@ void PoolStep::pool_row(Image& image, int y, const float* in, int first_row, std
   row.out_stride = z(out().c);
   float* to = image.real(op_.output, y, 0);
   const auto kernel = is_max_ ? image.between().max_pool_row : image.between().average_pool_row;
-  int channel = 0;
+  int channel = 0, written_again = -1;
   for (auto run = source_.runs.begin(); run != source_.runs.end(); channel += run->count, ++run) {
     int same = 0;
     for (auto earlier = source_.runs.begin(); earlier != run && !(*earlier == *run); ++earlier) same += earlier->count;
     if (same < channel) {
+      if (channel == written_again) continue;
       for (int x = 0; x < out().w; ++x) {
         float* position = to + z(x) * row.out_stride;
         std::copy_n(position + same, run->count, position + channel);
@@ -112,6 +113,12 @@ void PoolStep::pool_row(Image& image, int y, const float* in, int first_row, std
     row.in = in + z(top(y) - first_row) * row.row_stride + run->first;
     row.channels = run->count;
     row.out = to + channel;
+    row.again = 0;
+    int later = channel + run->count;
+    for (auto other = run + 1; other != source_.runs.end() && row.again == 0; later += other->count, ++other) {
+      if (*other == *run) row.again = z(later - channel);
+    }
+    if (row.again != 0) written_again = channel + static_cast<int>(row.again);
     kernel(row);
   }
 }

@@ -49,7 +49,8 @@ struct BConvShape : ConvShape {
   bool zero_one;
 };
 
-// One panel's output rows [first, last), of one image or several; each image's codes are arranged.
+// Output rows [first, last) of a panel, or of several that are neighbours, of one image or several; each image's codes
+// are arranged.
 struct BConvCall {
   Codes codes;  // of the first image, if they are read in place
   const void* arranged;
@@ -57,8 +58,9 @@ struct BConvCall {
   int images;
   std::size_t out_image;  // floats of `out` from one image to the next; several images have no shortcut and no codes
   int panel, first, last;
-  void* scratch;  // the caller's own, on a cache line
-  Epilogue end;   // of row `first`
+  int panels = 1;  // at most as many as the kernel does at once
+  void* scratch;   // the caller's own, on a cache line
+  Epilogue end;    // of row `first` of the first panel; those of the next follow (of_panel)
 };
 
 class BConv {
@@ -71,6 +73,7 @@ class BConv {
   virtual std::size_t arranged_bytes() const { return 0; }
   virtual std::size_t scratch_bytes() const { return 0; }
   virtual bool arranges() const { return false; }
+  virtual int panels_at_once() const { return 1; }
   // What output rows [first, last) read, as far as no other rows' piece arranges it.
   virtual void arrange(int /*first*/, int /*last*/, const Codes&, void* /*arranged*/, void* /*scratch*/) const {}
   virtual void run(const BConvCall& call) const = 0;
@@ -105,5 +108,8 @@ void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, 
 // as many words as gather_codes would write.
 void gather_bytes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
                   std::uint8_t* to, std::size_t bytes, std::uint64_t* scratch);
+
+// Positions of whole words to positions of `bytes` bytes; what a word has behind those is zero.
+void put_together(const std::uint64_t* from, std::size_t words, int width, std::size_t bytes, std::uint8_t* to);
 
 }  // namespace ftbnn

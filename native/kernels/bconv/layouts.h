@@ -9,14 +9,14 @@
 
 namespace ftbnn {
 
-Sizes words_sizes(const BConvShape& shape);
+Sizes words_sizes(const BConvShape& shape, const WordKernels& kernels);
 std::unique_ptr<BConv> make_by_words(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
                                      const WordKernels& kernels);
 
 // Counting bits in words (words.cc).
 template <const WordKernels& kernels>
 BConvKernels by_words() {
-  return {[](const BConvShape&) { return true; }, [](const BConvShape&) { return true; }, words_sizes,
+  return {kernels.can, kernels.suits, [](const BConvShape& shape) { return words_sizes(shape, kernels); },
           [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
             return make_by_words(shape, layout, weights, kernels);
           },

@@ -32,7 +32,7 @@ std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8
   return pack_parts<Most, std::uint8_t>(chunks, channels, steps, to, [](unsigned chunk) { return chunk << 4; });
 }
 
-void spread(const SpreadRow& row) { spread_chunks<CHUNK>(row); }
+[[maybe_unused]] void spread(const SpreadRow& row) { spread_chunks<CHUNK>(row); }
 
 }  // namespace
 

@@ -21,27 +21,33 @@ constexpr std::size_t WORD = sizeof(std::uint64_t);
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
-// A position's bytes, and a run's words of so many bytes, where `bits` are a position's.
-std::size_t bytes_of(int bits) { return z(bits + 7) / 8; }
+bool has_nibbles(const WordKernels& kernels) { return kernels.word == 1; }
+
+// A position's bytes, and a run's words, where `bits` are a position's.
+std::size_t bytes_of(int bits, const WordKernels& kernels) {
+  const int of_a_byte = has_nibbles(kernels) ? 4 : 8;
+  return z(bits + of_a_byte - 1) / z(of_a_byte);
+}
 std::size_t run_of(int kw, std::size_t bytes, std::size_t word) { return (z(kw) * bytes + word - 1) / word; }
 
 // Bytes of a gathered row: reads go up to a word past its end.
-std::size_t line_bytes(const BConvShape& s, int channels) {
-  return round_up((z(s.columns()) * bytes_of(channels) + WORD), WORD);
+std::size_t line_bytes(const BConvShape& s, std::size_t position) {
+  return round_up((z(s.columns()) * position + WORD), WORD);
 }
 
 // In place a run has whole words for each tap; bringing bits together must be worth the work.
-bool is_worth_gathering(const BConvShape& s) {
-  return 20 * run_of(s.kw, bytes_of(s.in), WORD) <= 19 * z(s.kw) * words_of(s.in);
+bool is_worth_gathering(const BConvShape& s, const WordKernels& kernels) {
+  return has_nibbles(kernels) || 20 * run_of(s.kw, bytes_of(s.in, kernels), WORD) <= 19 * z(s.kw) * words_of(s.in);
 }
 
 // A row of words as it is gathered, the ones of as many rows as a window has, and of the columns under it; or where the
 // words of two windows are.
-std::size_t words_scratch(const BConvShape& s) {
-  const std::size_t words = words_of(s.ins().largest()), row = z(s.columns()) * words * WORD;
+std::size_t words_scratch(const BConvShape& s, const WordKernels& kernels) {
+  const std::size_t row = z(s.columns()) * words_of(s.ins().largest()) * WORD;
   const std::size_t ones = s.zero_one ? z(s.columns()) * z(s.kh + 1) * sizeof(std::int32_t) : 0;
-  const std::size_t offsets = 2 * z(s.taps()) * 2 * words * sizeof(std::uint32_t);
-  return round_up(std::max(row + ones, offsets), CACHE_LINE);
+  const std::size_t in_place = words_of(s.ins().largest()) * WORD;
+  const std::size_t run = run_of(s.kw, std::max(in_place, bytes_of(s.ins().largest(), kernels)), kernels.word);
+  return round_up(std::max(row + ones, 2 * z(s.kh) * run * sizeof(std::uint32_t)), CACHE_LINE);
 }
 
 // Output channels of a panel that are one group's.
@@ -88,32 +94,60 @@ class WordsBConv final : public BConv {
       : s_(shape), layout_(layout), kernels_(kernels), panels_(plan_panels(shape)) {
     const std::vector<BitRun> all = {{0, layout_.bits}};
     is_in_place_ = layout_.has_border && s_.groups == 1 && layout_.groups[0] == all &&
-                   words_of(s_.in) == layout_.words && !is_worth_gathering(s_);
+                   words_of(s_.in) == layout_.words && !is_worth_gathering(s_, kernels_);
     place_codes();
     lay_out(weights);
   }
 
   std::size_t arranged_bytes() const override { return arranged_ + ones_ * sizeof(std::int32_t); }
-  std::size_t scratch_bytes() const override { return words_scratch(s_); }
+  std::size_t scratch_bytes() const override { return words_scratch(s_, kernels_); }
+  int panels_at_once() const override { return kernels_.panels_at_once; }
   bool arranges() const override { return !is_in_place_ || s_.zero_one; }
 
   void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
     const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].is_copy) continue;
-      for (int row = std::min(first * s_.sh, s_.rows()); !is_in_place_ && row < end; ++row) {
-        make_line(g, row, codes, static_cast<std::uint8_t*>(arranged), static_cast<std::uint64_t*>(scratch));
+      auto* to = static_cast<std::uint8_t*>(arranged);
+      auto* gathered = static_cast<std::uint64_t*>(scratch);
+      if (s_.zero_one) {
+        make_lines_and_ones(g, first, last, codes, to, gathered);
+        continue;
       }
-      if (s_.zero_one) count_ones(g, first, last, codes, static_cast<std::uint8_t*>(arranged), scratch);
+      for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) {
+        make_line(g, row, codes, to, gathered, nullptr);
+      }
     }
   }
 
   void run(const BConvCall& call) const override {
-    const PanelPlan& plan = panels_[z(call.panel)];
-    find_words(call, static_cast<std::uint32_t*>(call.scratch));
-    WordPiece pieces[PANEL];
+    // Where words are: of a group other than the last, and of the last, which may be larger.
+    auto* offsets = static_cast<std::uint32_t*>(call.scratch);
+    const int one = panels_[z(call.panel)].pieces.front().group;
+    const int other = panels_[z(call.panel + call.panels - 1)].pieces.back().group;
+    for (int g = one; g <= other; g += std::max(1, other - one)) {
+      const Group& group = groups_[z(g)];
+      find_words(group, row_bytes(g, call), offsets + (g + 1 == s_.groups ? z(s_.kh) * groups_.front().run : 0));
+    }
+    WordPiece pieces[MOST_PANELS][PANEL];
+    BConvRows rows[MOST_PANELS];
+    for (int image = 0; image < call.images; ++image) {
+      const auto* arranged = static_cast<const std::uint8_t*>(call.arranged) + z(image) * call.arranged_image;
+      for (int n = 0; n < call.panels; ++n) {
+        const PanelPlan& plan = panels_[z(call.panel + n)];
+        for (std::size_t k = 0; k < plan.pieces.size(); ++k) pieces[n][k] = piece_of(plan.pieces[k], call, arranged);
+        rows[n] = rows_of(plan, call);
+        rows[n].pieces = pieces[n];
+        rows[n].end = of_panel(call.end, n);
+        if (rows[n].end.out != nullptr) rows[n].end.out += z(image) * call.out_image;
+      }
+      kernels_.rows(rows, call.panels);
+    }
+  }
+
+ private:
+  BConvRows rows_of(const PanelPlan& plan, const BConvCall& call) const {
     BConvRows rows{};
-    rows.pieces = pieces;
     rows.count = static_cast<int>(plan.pieces.size());
     rows.rows = call.last - call.first;
     rows.width = s_.ow;
@@ -123,19 +157,12 @@ class WordsBConv final : public BConv {
     rows.row_base = columns_.count() * PANEL;
     rows.row_border = rows_.of.data() + call.first;
     rows.column_border = columns_.of.data();
-    for (int image = 0; image < call.images; ++image) {
-      const auto* arranged = static_cast<const std::uint8_t*>(call.arranged) + z(image) * call.arranged_image;
-      for (int k = 0; k < rows.count; ++k) pieces[k] = piece_of(plan.pieces[z(k)], call, arranged);
-      rows.end = call.end;
-      if (rows.end.out != nullptr) rows.end.out += z(image) * call.out_image;
-      kernels_.rows(rows);
-    }
+    return rows;
   }
 
- private:
   // From one row of a group's codes to the next.
   std::size_t row_bytes(int group, const BConvCall& call) const {
-    return is_in_place_ ? call.codes.row * WORD : line_bytes(s_, groups_[z(group)].in);
+    return is_in_place_ ? call.codes.row * WORD : line_bytes(s_, groups_[z(group)].bytes);
   }
 
   // Where word k of row ky is among those of a window: those with a mask are the last.
@@ -144,16 +171,15 @@ class WordsBConv final : public BConv {
     return k + 1 < group.run ? ky * (group.run - 1) + k : z(s_.kh) * (group.run - 1) + ky;
   }
 
-  // Where the words of a window are: of a group other than the last, and of the last.
-  void find_words(const BConvCall& call, std::uint32_t* offsets) const {
-    for (const int g : {0, s_.groups - 1}) {
-      const Group& group = groups_[z(g)];
-      for (std::size_t ky = 0; ky < z(s_.kh); ++ky) {
-        for (std::size_t k = 0; k < group.run; ++k) {
-          offsets[number_of(group, ky, k)] = static_cast<std::uint32_t>(ky * row_bytes(g, call) + k * kernels_.word);
-        }
-      }
-      offsets += z(s_.kh) * group.run;
+  // The same as bytes from the first word on.
+  void find_words(const Group& group, std::size_t row_bytes, std::uint32_t* offsets) const {
+    const std::size_t whole = group.mask == 0 ? group.run : group.run - 1;
+    for (std::size_t ky = 0; ky < z(s_.kh); ++ky) {
+      for (std::size_t k = 0; k < whole; ++k)
+        *offsets++ = static_cast<std::uint32_t>(ky * row_bytes + k * kernels_.word);
+    }
+    for (std::size_t ky = 0; whole < group.run && ky < z(s_.kh); ++ky) {
+      *offsets++ = static_cast<std::uint32_t>(ky * row_bytes + whole * kernels_.word);
     }
   }
 
@@ -183,7 +209,7 @@ class WordsBConv final : public BConv {
   }
 
   std::size_t position_bytes(int group) const {
-    return is_in_place_ ? WORD * layout_.words : bytes_of(s_.ins().size(group));
+    return is_in_place_ ? WORD * layout_.words : bytes_of(s_.ins().size(group), kernels_);
   }
 
   void place_codes() {
@@ -199,7 +225,7 @@ class WordsBConv final : public BConv {
         group.ones_at = groups_[z(other)].ones_at;
       }
       if (!group.is_copy) {
-        if (!is_in_place_) arranged_ += round_up(z(s_.rows()) * line_bytes(s_, group.in), CACHE_LINE);
+        if (!is_in_place_) arranged_ += round_up(z(s_.rows()) * line_bytes(s_, group.bytes), CACHE_LINE);
         if (s_.zero_one) ones_ += s_.positions();
       }
       groups_.push_back(group);
@@ -250,7 +276,19 @@ class WordsBConv final : public BConv {
 
   // Weights [kh][kw][word of 64 bits] as the codes of runs lie, [kh][run].
   void join_taps(const std::uint64_t* plain, const Group& group, std::uint8_t* to) const {
+    if (has_nibbles(kernels_)) return split_taps(plain, group, to);
     kernels_.word == WORD ? join_taps<std::uint64_t>(plain, group, to) : join_taps<std::uint32_t>(plain, group, to);
+  }
+
+  // The same as nibbles.
+  void split_taps(const std::uint64_t* plain, const Group& group, std::uint8_t* to) const {
+    for (int t = 0; t < s_.taps(); ++t, plain += words_of(group.in) * PANEL) {
+      for (std::size_t k = 0; k < group.bytes; ++k, to += PANEL) {
+        const std::uint64_t* words = plain + k / 16 * PANEL;
+        const std::size_t shift = 4 * (k % 16);
+        for (std::size_t o = 0; o < PANEL; ++o) to[o] |= static_cast<std::uint8_t>(words[o] >> shift & 15U);
+      }
+    }
   }
 
   template <typename Word>
@@ -275,37 +313,49 @@ class WordsBConv final : public BConv {
     }
   }
 
-  // A row of a group's image with its border.
-  void make_line(std::size_t g, int row, const Codes& codes, std::uint8_t* arranged, std::uint64_t* gathered) const {
+  // A row of a group's image with its border, if it is not read in place; where wanted, the ones of its positions.
+  void make_line(std::size_t g, int row, const Codes& codes, std::uint8_t* arranged, std::uint64_t* gathered,
+                 std::int32_t* ones) const {
     const Group& group = groups_[g];
-    std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.in);
     const int line = row - s_.ph;
-    std::fill_n(to, line_bytes(s_, group.in), 0);
-    if (line < 0 || line >= s_.h) return;
-    gather_bytes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], to + z(s_.pw) * group.bytes,
-                 group.bytes, gathered);
+    const bool is_inside = line >= 0 && line < s_.h;
+    const std::uint64_t* from = is_inside ? codes.at + z(line) * codes.row : nullptr;
+    const std::size_t words = words_of(group.in);
+    if (ones != nullptr) {
+      std::fill_n(ones, s_.columns(), 0);
+      if (is_inside && !is_in_place_) {
+        gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
+        from = gathered;
+      }
+      if (is_inside) kernels_.ones(from, words, s_.w, ones + s_.pw);
+    }
+    if (is_in_place_ || arranged == nullptr) return;
+    std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.bytes);
+    std::fill_n(to, line_bytes(s_, group.bytes), 0);
+    if (!is_inside) return;
+    to += z(s_.pw) * group.bytes;
+    if (has_nibbles(kernels_)) {
+      if (ones == nullptr) gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
+      kernels_.split(gathered, words, s_.w, to, group.bytes);
+    } else if (ones == nullptr) {
+      gather_bytes(from, layout_.words, s_.w, layout_.groups[g], to, group.bytes, gathered);
+    } else {
+      put_together(gathered, words, s_.w, group.bytes, to);
+    }
   }
 
-  // The ones in every window of output rows: of each row of codes once, kept until the windows have left it.
-  void count_ones(std::size_t g, int first, int last, const Codes& codes, std::uint8_t* arranged, void* scratch) const {
-    const std::size_t words = words_of(groups_[g].in), columns = z(s_.columns());
-    auto* gathered = static_cast<std::uint64_t*>(scratch);
+  // What output rows [first, last) read, and the ones in all their windows: those of a row are counted once, and kept
+  // until the windows have left it. Rows that another piece arranges are counted alone.
+  void make_lines_and_ones(std::size_t g, int first, int last, const Codes& codes, std::uint8_t* arranged,
+                           std::uint64_t* gathered) const {
+    const std::size_t columns = z(s_.columns());
     auto* kept = reinterpret_cast<std::int32_t*>(gathered + columns * words_of(s_.ins().largest()));  // [kh][columns]
     std::int32_t* sums = kept + z(s_.kh) * columns;
     auto* ones = reinterpret_cast<std::int32_t*>(arranged + arranged_) + groups_[g].ones_at;
-    int done = first * s_.sh;  // rows
-    for (int y = first; y < last; ++y) {
-      for (done = std::max(done, y * s_.sh); done < y * s_.sh + s_.kh; ++done) {
-        std::int32_t* to = kept + z(done % s_.kh) * columns;
-        const int line = done - s_.ph;
-        std::fill_n(to, columns, 0);
-        if (line < 0 || line >= s_.h) continue;
-        const std::uint64_t* from = codes.at + z(line) * codes.row;
-        if (!is_in_place_) {
-          gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
-          from = gathered;
-        }
-        kernels_.ones(from, words, s_.w, to + s_.pw);
+    for (int y = first, row = 0; y < last; ++y) {
+      for (row = std::max(row, y * s_.sh); row < y * s_.sh + s_.kh; ++row) {
+        const bool is_ours = last == s_.oh || row < last * s_.sh;
+        make_line(g, row, codes, is_ours ? arranged : nullptr, gathered, kept + z(row % s_.kh) * columns);
       }
       std::copy_n(kept, columns, sums);
       for (int ky = 1; ky < s_.kh; ++ky) {
@@ -333,17 +383,18 @@ class WordsBConv final : public BConv {
 
 }  // namespace
 
-Sizes words_sizes(const BConvShape& s) {
+Sizes words_sizes(const BConvShape& s, const WordKernels& kernels) {
   const int channels = s.ins().largest();
   // Classes of rows: those that hang over the top and over the bottom, and those that do not.
   const auto classes = [](int out, int kernel) { return static_cast<std::uint64_t>(std::min(out, 2 * kernel + 1)); };
   const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
-  const std::uint64_t weights = z(s.taps()) * words_of(channels) * WORD * PANEL;
-  const std::uint64_t codes = z(s.rows()) * line_bytes(s, channels) + CACHE_LINE;
+  const std::size_t bytes = std::max(words_of(channels) * WORD, bytes_of(channels, kernels));
+  const std::uint64_t weights = z(s.taps()) * bytes * PANEL;
+  const std::uint64_t codes = z(s.rows()) * line_bytes(s, bytes) + CACHE_LINE;
   const std::uint64_t ones = s.zero_one ? s.positions() * sizeof(std::int32_t) : 0;
   const std::uint64_t panels = panel_count({s.out, 1}), pieces = panels + z(s.groups);
   return {panels * bases + pieces * (weights + 2 * sizeof(Piece)) + z(s.groups) * sizeof(Group),
-          z(s.groups) * (codes + ones), words_scratch(s)};
+          z(s.groups) * (codes + ones), words_scratch(s, kernels)};
 }
 
 std::unique_ptr<BConv> make_by_words(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

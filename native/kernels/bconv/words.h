@@ -8,6 +8,8 @@
 //   OP is and for codes {0, 1}:    acc = 2 * pop - ones[x]
 // Whole numbers, of at most 24 bits where a kernel takes them through floats, and so exact.
 //
+// A word may also be a byte that holds four bits (nibbles, above four 0 bits): OP and popcount are then one look-up.
+//
 // The image comes with its border: every tap of every output column may be read.
 // Border codes are 0, which xor counts as -1; `base` puts that right: for a border class k it is
 //   channels * (taps inside) + 2 * sum over outside taps of popcount(w).
@@ -18,6 +20,8 @@
 
 namespace ftbnn {
 
+struct BConvShape;
+
 // Output channels [first, last) of a panel, which are one group's.
 struct WordPiece {
   int first, last;
@@ -26,8 +30,8 @@ struct WordPiece {
   int whole, cut;                // words all of whose bits are the window's, then those with others behind the mask
   std::uint64_t mask;
   std::size_t step, row_step;  // bytes from one output to the next, from one output row to the next
-  const void* weights;  // [whole + cut][PANEL] words; 0 outside of the mask. Pieces of groups alike share theirs
-  const std::int32_t* ones;  // [rows][width], ones in the window, for codes {0, 1}
+  const void* weights;         // [whole + cut][PANEL] words; 0 outside of the mask. Pieces of groups alike share theirs
+  const std::int32_t* ones;    // [rows][width], ones in the window, for codes {0, 1}
 };
 
 struct BConvRows {
@@ -36,17 +40,24 @@ struct BConvRows {
   int rows, width;  // output positions
   int channels;     // output channels of this panel, 1 to PANEL
   bool zero_one;
-  const float* base;                            // [row classes][column classes][PANEL], for codes {-1, +1}
-  std::size_t row_base;                         // floats from one row class to the next
+  const float* base;                               // [row classes][column classes][PANEL], for codes {-1, +1}
+  std::size_t row_base;                            // floats from one row class to the next
   const std::uint8_t *row_border, *column_border;  // [rows], [width], the class of each
-  Epilogue end;                                 // of the first row
+  Epilogue end;                                    // of the first row
 };
 
+constexpr int MOST_PANELS = 2;
+
 struct WordKernels {
-  std::size_t word;  // bytes, 4 or 8
-  void (*rows)(const BConvRows&);
+  std::size_t word;    // bytes: 4 or 8, or 1 of a nibble
+  int panels_at_once;  // of one group
+  bool (*can)(const BConvShape&);
+  bool (*suits)(const BConvShape&);
+  void (*rows)(const BConvRows* panels, int count);
   // The ones of each position of `words` words of 64 bits.
   void (*ones)(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones);
+  // Of nibbles: words of positions to `bytes` bytes each, a nibble to a byte, the code as its upper half.
+  void (*split)(const std::uint64_t* codes, std::size_t words, int positions, std::uint8_t* to, std::size_t bytes);
 };
 
 }  // namespace ftbnn

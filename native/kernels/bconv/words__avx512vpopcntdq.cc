@@ -7,9 +7,9 @@ namespace ftbnn {
 
 namespace {
 
-// Rows are 7, 14, 28, 56 or 112 wide in most networks, so the largest tiles leave no tail there. A panel is two
-// vectors: with 7 positions registers are left, so that loads run ahead.
-constexpr int BIT_TILE = 7;
+// Rows are 7, 14, 28, 56 or 112 wide in most networks: tiles of 14 positions x 2 vectors fill the registers, those of
+// up to 7 serve other widths.
+constexpr int BIT_TILE = 7, LONG_TILE = 14;
 constexpr std::size_t WORD = 4;
 
 typedef int Unaligned __attribute__((aligned(1), may_alias));
@@ -24,7 +24,7 @@ struct Windows {
 // An output row of a panel.
 struct Row {
   Windows windows[2];
-  std::size_t step;            // bytes from one output to the next
+  std::size_t step;  // bytes from one output to the next
   const std::uint32_t* offsets;
   int whole, cut;
   std::uint64_t mask;
@@ -95,6 +95,7 @@ __attribute__((always_inline)) inline void finish_counts(const Row& row, int x,
                                                          const __m512i (&pop)[Positions][Vectors], const Ones& ones) {
   constexpr int channel = Half * LANES;
   const __m512 two = _mm512_set1_ps(2);
+  const std::uint8_t* border = row.border + x;
   __m512 acc[Positions];
 #pragma GCC unroll 16
   for (int p = 0; p < Positions; ++p) {
@@ -106,14 +107,14 @@ __attribute__((always_inline)) inline void finish_counts(const Row& row, int x,
     for (int p = 0; p < Positions; ++p) {
       acc[p] = _mm512_fmsub_ps(two, acc[p], _mm512_maskz_cvtepi32_ps(0xffff, ones(p)));
     }
-  } else if (row.border[x] == row.border[x + Positions - 1]) {  // and so all between
-    const __m512 base = _mm512_loadu_ps(row.base + row.border[x] * PANEL + channel);
+  } else if (border[0] == border[Positions - 1]) {  // and so all between
+    const __m512 base = _mm512_loadu_ps(row.base + border[0] * PANEL + channel);
 #pragma GCC unroll 16
     for (int p = 0; p < Positions; ++p) acc[p] = _mm512_fnmadd_ps(two, acc[p], base);
   } else {
 #pragma GCC unroll 16
     for (int p = 0; p < Positions; ++p) {
-      acc[p] = _mm512_fnmadd_ps(two, acc[p], _mm512_loadu_ps(row.base + row.border[x + p] * PANEL + channel));
+      acc[p] = _mm512_fnmadd_ps(two, acc[p], _mm512_loadu_ps(row.base + border[p] * PANEL + channel));
     }
   }
   finish(row.end, row.channels, channel, static_cast<std::size_t>(x), acc);
@@ -152,13 +153,15 @@ __attribute__((noinline)) void bconv_tile(const Row& row, int x) {
 template <typename Kind, bool ZeroOne, int Step>
 void bconv_rows(const BConvRows& rows, Row row) {
   static constexpr void (*tiles[BIT_TILE])(const Row&, int) = {
-      bconv_tile<Kind, ZeroOne, 0, 1>, bconv_tile<Kind, ZeroOne, 0, 2>, bconv_tile<Kind, ZeroOne, 0, 3>,
-      bconv_tile<Kind, ZeroOne, 0, 4>, bconv_tile<Kind, ZeroOne, 0, 5>, bconv_tile<Kind, ZeroOne, 0, 6>,
+      bconv_tile<Kind, ZeroOne, 0, 1>,   bconv_tile<Kind, ZeroOne, 0, 2>, bconv_tile<Kind, ZeroOne, 0, 3>,
+      bconv_tile<Kind, ZeroOne, 0, 4>,   bconv_tile<Kind, ZeroOne, 0, 5>, bconv_tile<Kind, ZeroOne, 0, 6>,
       bconv_tile<Kind, ZeroOne, Step, 7>};
+  const bool is_long = rows.width % LONG_TILE == 0;
   const int count = (rows.width + BIT_TILE - 1) / BIT_TILE, larger = rows.width % count;
   for (int y = 0; y < rows.rows; ++y, next_row(row.end)) {
     row.base = rows.base + rows.row_border[y] * rows.row_base;
-    for (int tile = 0, x = 0; tile < count; ++tile) {
+    for (int x = 0; is_long && x < rows.width; x += LONG_TILE) bconv_tile<Kind, ZeroOne, Step, LONG_TILE>(row, x);
+    for (int tile = 0, x = 0; !is_long && tile < count; ++tile) {
       const int positions = rows.width / count + (tile < larger ? 1 : 0);
       tiles[positions - 1](row, x);
       x += positions;
@@ -203,7 +206,8 @@ void bconv_pieces(const BConvRows& rows) {
         clear(pop);
         count_words<OneGroup<2>, ZeroOne ? AND : XOR, 0>(own, at, 0, own.whole, pop);
         count_words<OneGroup<2>, ZeroOne ? AND : MASKED_XOR, 0>(own, at, own.whole, own.cut, pop);
-        const auto from = static_cast<std::uint32_t>(~std::uint64_t{0} << piece->first);  // a later piece takes its part
+        const auto from =
+            static_cast<std::uint32_t>(~std::uint64_t{0} << piece->first);  // a later piece takes its part
         for (int half = 0; half < 2; ++half) {
           const auto lanes = static_cast<__mmask16>(from >> half * LANES);
           sums[0][half] = _mm512_mask_mov_epi32(sums[0][half], lanes, pop[0][half]);
@@ -264,7 +268,9 @@ void bconv_groups(const BConvRows& rows) {
   bconv_rows<SomeGroups<2, false, false>, ZeroOne, 0>(rows, row);
 }
 
-void rows(const BConvRows& rows) { rows.zero_one ? bconv_groups<true>(rows) : bconv_groups<false>(rows); }
+void rows(const BConvRows* panels, int) {
+  panels->zero_one ? bconv_groups<true>(*panels) : bconv_groups<false>(*panels);
+}
 
 void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
   for (int x = 0; x < positions; ++x) {
@@ -274,9 +280,11 @@ void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int
   }
 }
 
+bool always(const BConvShape&) { return true; }
+
 }  // namespace
 
 extern const WordKernels words__avx512;
-const WordKernels words__avx512 = {WORD, rows, ones};
+const WordKernels words__avx512 = {WORD, 1, always, always, rows, ones, nullptr};
 
 }  // namespace ftbnn

@@ -99,7 +99,7 @@ void bconv_rows(const BConvRows& rows) {
   }
 }
 
-void rows(const BConvRows& rows) { rows.zero_one ? bconv_rows<true>(rows) : bconv_rows<false>(rows); }
+void rows(const BConvRows* panels, int) { panels->zero_one ? bconv_rows<true>(*panels) : bconv_rows<false>(*panels); }
 
 int popcount(std::uint64_t word) {
   word -= word >> 1 & 0x5555555555555555;
@@ -115,9 +115,11 @@ void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int
   }
 }
 
+bool always(const BConvShape&) { return true; }
+
 }  // namespace
 
 extern const WordKernels words__portable;
-const WordKernels words__portable = {sizeof(std::uint64_t), rows, ones};
+const WordKernels words__portable = {sizeof(std::uint64_t), 1, always, always, rows, ones, nullptr};
 
 }  // namespace ftbnn

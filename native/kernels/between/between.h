@@ -22,6 +22,7 @@ struct PoolRow {
   int width, channels;
   float* out;
   std::size_t out_stride;
+  std::size_t again;  // floats from a result to where it is written once more; 0: nowhere
 };
 
 // Bit c of the codes of position x becomes in[x][c] > threshold[c] (null: 0); those behind the last channel, in its

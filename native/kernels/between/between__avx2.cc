@@ -44,6 +44,7 @@ inline void pool(const PoolRow& row, int x, int c) {
   }
   float* to = row.out + x * row.out_stride + c;
   for (int v = 0; v < Vectors; ++v) _mm256_storeu_ps(to + v * LANES, acc[v]);
+  for (int v = 0; row.again != 0 && v < Vectors; ++v) _mm256_storeu_ps(to + row.again + v * LANES, acc[v]);
 }
 
 template <bool IsMax>
@@ -56,7 +57,8 @@ inline void pool_one(const PoolRow& row, int x, int c) {
       acc = IsMax ? (value > acc ? value : acc) : acc + value;
     }
   }
-  row.out[x * row.out_stride + c] = IsMax ? acc : acc / divisor(row, columns);
+  float* to = row.out + x * row.out_stride + c;
+  to[row.again] = to[0] = IsMax ? acc : acc / divisor(row, columns);
 }
 
 template <bool IsMax>

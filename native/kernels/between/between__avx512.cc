@@ -20,6 +20,14 @@ inline Columns inside(const PoolRow& row, int x) {
   return {start > 0 ? start : 0, end < row.columns ? end : row.columns};
 }
 
+// Masked stores are slow.
+template <int Vectors>
+inline void put(float* to, __mmask16 lanes, const __m512 (&values)[Vectors]) {
+  for (int v = 0; v + 1 < Vectors; ++v) _mm512_storeu_ps(to + v * LANES, values[v]);
+  to += (Vectors - 1) * LANES;
+  lanes == 0xffff ? _mm512_storeu_ps(to, values[Vectors - 1]) : _mm512_mask_storeu_ps(to, lanes, values[Vectors - 1]);
+}
+
 // Vectors of channels from c on; the last one has `lanes`.
 template <bool IsMax, int Vectors>
 inline void pool(const PoolRow& row, int x, int c, __mmask16 lanes) {
@@ -42,8 +50,8 @@ inline void pool(const PoolRow& row, int x, int c, __mmask16 lanes) {
     for (int v = 0; v < Vectors; ++v) acc[v] = _mm512_div_ps(acc[v], divisor);
   }
   float* to = row.out + x * row.out_stride + c;
-  for (int v = 0; v + 1 < Vectors; ++v) _mm512_storeu_ps(to + v * LANES, acc[v]);
-  _mm512_mask_storeu_ps(to + (Vectors - 1) * LANES, lanes, acc[Vectors - 1]);
+  put(to, lanes, acc);
+  if (row.again != 0) put(to + row.again, lanes, acc);
 }
 
 template <bool IsMax>

@@ -1,6 +1,8 @@
 // The specification of between.h, and with what the compiler's baseline vectorises of these loops the portable kernels.
 #include "kernels/between/between.h"
 
+#include <algorithm>
+
 namespace ftbnn {
 
 namespace {
@@ -24,9 +26,9 @@ void pool_row(const PoolRow& row) {
         }
       }
     }
-    if (IsMax) continue;
     const float divisor = row.divisor != 0 ? row.divisor : static_cast<float>(row.rows * (last - first));
-    for (int c = 0; c < row.channels; ++c) to[c] /= divisor;
+    for (int c = 0; !IsMax && c < row.channels; ++c) to[c] /= divisor;
+    if (row.again != 0) std::copy_n(to, row.channels, to + row.again);
   }
 }
 

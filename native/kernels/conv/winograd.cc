@@ -108,19 +108,24 @@ class WinogradConv final : public Conv {
 
  private:
   void arrange_row(const float* from, float* to) const {
-    for (int phase = 0; phase < STEP; ++phase) {
-      float* planes = to + z(phase % SIDES * TILE + phase / SIDES) * planes_.channels * planes_.tiles;
-      const int before = std::max(0, (s_.pw - phase + STEP - 1) / STEP);  // columns of the border
-      const int start = phase + before * STEP - s_.pw;
-      const std::size_t count = start < s_.w ? z((s_.w - start + STEP - 1) / STEP) : 0;
-      const std::size_t end = std::min(z(before) + count, planes_.tiles);
-      for (std::size_t c = 0; c < planes_.channels; ++c, planes += planes_.tiles) {
-        std::fill_n(planes, before, 0.0F);
-        const float* at = from + z(start) * planes_.channels + c;
-        for (std::size_t t = z(before); t < end; ++t, at += STEP * planes_.channels) planes[t] = *at;
-        std::fill(planes + end, planes + planes_.tiles, 0.0F);
+    // Tiles all of whose columns are inside, then those at the edge.
+    const int first = (s_.pw + STEP - 1) / STEP,
+              last = std::clamp((s_.pw + s_.w) / STEP, first, static_cast<int>(planes_.tiles));
+    const std::size_t width = z(STEP) * planes_.channels, tiles = planes_.tiles;
+    kernels_.split({from + z(first * STEP - s_.pw) * planes_.channels, width, z(last - first), to + first, tiles});
+    const auto at_edge = [&](int t) {
+      for (int phase = 0; phase < STEP; ++phase) {
+        const int column = t * STEP + phase - s_.pw;
+        for (std::size_t c = 0; c < planes_.channels; ++c) {
+          const bool is_inside = column >= 0 && column < s_.w;
+          to[(z(phase) * planes_.channels + c) * tiles + z(t)] = is_inside ? from[z(column) * planes_.channels + c] : 0;
+        }
       }
-    }
+    };
+    const int end = std::min((s_.pw + s_.w + STEP - 1) / STEP, static_cast<int>(tiles));
+    for (int t = 0; t < first; ++t) at_edge(t);
+    for (int t = last; t < end; ++t) at_edge(t);
+    for (std::size_t k = 0; k < width; ++k) std::fill(to + k * tiles + z(end), to + (k + 1) * tiles, 0.0F);
   }
 
   std::size_t panel_floats() const { return POINTS_2D * planes_.k() * PANEL; }

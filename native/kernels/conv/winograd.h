@@ -9,7 +9,7 @@
 // Rounding is that of float sums in another order. Tiles start at rows and columns that are multiples of 3, so a result
 // does not depend on who asked for which rows.
 //
-// Arranged images are [row][column % 2][column / 2 % 3][channel][column / 6] with their border, so that neighbouring
+// Arranged images are [row][column % 6][channel][column / 6] with their border, so that neighbouring
 // tiles are neighbours in memory: a lane of the transformation is a tile, of all else an output channel.
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace ftbnn {
 
 constexpr int TILE = 3, POINTS = 6;
-constexpr int MOST_TILES = 13;  // that are multiplied at a time
+constexpr int MOST_TILES = 10;  // that are multiplied at a time
 
 // The inputs of a row of tiles.
 struct WinogradInputs {
@@ -42,7 +42,16 @@ struct WinogradTiles {
   Epilogue end;         // of row `first`
 };
 
+// to[k][t] = from[t][k] for all k below `width`: neighbours become planes, `stride` floats apart.
+struct WinogradSplit {
+  const float* from;
+  std::size_t width, count;
+  float* to;
+  std::size_t stride;
+};
+
 struct WinogradKernels {
+  void (*split)(const WinogradSplit&);
   void (*transform)(const WinogradInputs&);
   void (*multiply)(const WinogradTiles&);
 };

@@ -21,6 +21,6 @@ inline void put(float* to, Vector value) { _mm256_storeu_ps(to, value); }
 namespace ftbnn {
 
 extern const WinogradKernels winograd__avx2;
-const WinogradKernels winograd__avx2 = {transform, multiply};
+const WinogradKernels winograd__avx2 = {split, transform, multiply};
 
 }  // namespace ftbnn

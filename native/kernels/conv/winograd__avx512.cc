@@ -22,6 +22,6 @@ inline void put(float* to, Vector value) { _mm512_storeu_ps(to, value); }
 namespace ftbnn {
 
 extern const WinogradKernels winograd__avx512;
-const WinogradKernels winograd__avx512 = {transform, multiply};
+const WinogradKernels winograd__avx512 = {split, transform, multiply};
 
 }  // namespace ftbnn

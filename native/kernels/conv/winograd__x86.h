@@ -29,13 +29,31 @@ inline void from_points(const Vector (&m)[POINTS], Vector (&to)[TILE]) {
   to[2] = fused(spread(4), c, a) + m[5];
 }
 
+// Four by four, the last of a line again with some before them.
+void split(const WinogradSplit& all) {
+  std::size_t t = 0;
+  for (; t + 4 <= all.count && all.width >= 4; t += 4) {
+    const float* from = all.from + t * all.width;
+    for (std::size_t k = 0; k < all.width; k += 4) {
+      const std::size_t at = k + 4 <= all.width ? k : all.width - 4;
+      __m128 rows[4];
+      for (std::size_t r = 0; r < 4; ++r) rows[r] = _mm_loadu_ps(from + r * all.width + at);
+      _MM_TRANSPOSE4_PS(rows[0], rows[1], rows[2], rows[3]);
+      for (std::size_t r = 0; r < 4; ++r) _mm_storeu_ps(all.to + (at + r) * all.stride + t, rows[r]);
+    }
+  }
+  for (; t < all.count; ++t) {
+    for (std::size_t k = 0; k < all.width; ++k) all.to[k * all.stride + t] = all.from[t * all.width + k];
+  }
+}
+
 void transform(const WinogradInputs& in) {
   const auto channels = static_cast<std::size_t>(in.channels), k = 4 * channels;
   for (std::size_t plane = 0; plane < k; ++plane) {  // [row % 2][column % 2][channel]
     const std::size_t side = plane / channels % 2, channel = plane % channels;
     const float* rows = in.rows + plane / channels / 2 * in.row_stride;
     for (std::size_t third = 0; third < 3; ++third) {
-      const float* from = rows + ((side * 3 + third) * channels + channel) * in.tiles;
+      const float* from = rows + ((2 * third + side) * channels + channel) * in.tiles;
       for (std::size_t t = 0; t < in.tiles; t += LANES) {
         Vector d[POINTS], points[POINTS];
         for (std::size_t i = 0; i < POINTS; ++i) d[i] = get(from + 2 * i * in.row_stride + t);

@@ -22,7 +22,8 @@ inline void step_by_step(Pointer& pointer) {
 // Channels `first` to first + 15 of an epilogue, for some positions at a time. Each step takes all positions, so one
 // branch serves them all and they stay in registers (which they do only if GCC is told to unroll).
 template <int Positions>
-__attribute__((always_inline)) inline void finish(const Epilogue& end, int channels, int first, std::size_t x, __m512 (&y)[Positions]) {
+__attribute__((always_inline)) inline void finish(const Epilogue& end, int channels, int first, std::size_t x,
+                                                  __m512 (&y)[Positions]) {
   const bool full = channels - first >= LANES;
   const __mmask16 lanes = first_lanes(channels - first);
   const __m512 zero = _mm512_setzero_ps();

@@ -7,16 +7,16 @@
 #include <cmath>
 
 #include "base/aligned.h"
-#include "kernels/bconv/border.h"
 #include "kernels/stem/layouts.h"
+#include "kernels/stem/offsets.h"
 
 namespace ftbnn {
 
 namespace {
 
 constexpr int LARGEST = 127 * 65536 + 127 * 256 + 127;  // in three signed bytes
+constexpr int MIDDLE = 128;                             // of the pixels
 constexpr int MOST_BINARY_PLACES = 60;                  // units beyond 2^+-60 would meet the ends of float32
-constexpr std::size_t MAX_OFFSETS = std::size_t{1} << 20;
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
@@ -38,11 +38,9 @@ class SlicesStem final : public Stem {
         kernels_(kernels),
         panels_((shape.out + PANEL - 1) / PANEL),
         depth_(static_cast<int>(depth_of(shape))),
-        rows_(shape.oh, shape.sh, shape.kh, shape.ph, shape.h),
-        columns_(shape.ow, shape.sw, shape.kw, shape.pw, shape.w),
+        offsets_(shape, MIDDLE),
         weights_(z(panels_) * SLICES * z(depth_) * PANEL),
-        scale_(z(panels_) * PANEL),
-        offset_(z(panels_) * classes() * PANEL) {}
+        scale_(z(panels_) * PANEL) {}
 
   // False if a weight is too large or too small.
   bool lay_out(const StemShape& s) {
@@ -54,10 +52,8 @@ class SlicesStem final : public Stem {
       }
       const double unit = unit_of(largest);
       if (std::abs(std::ilogb(unit)) > MOST_BINARY_PLACES) return false;
-      const double outer = s.scale != nullptr ? s.scale[o] : 1, bias = s.shift != nullptr ? s.shift[o] : 0;
-      scale_[z(o)] = static_cast<float>(outer * unit);
+      scale_[z(o)] = static_cast<float>((s.scale != nullptr ? s.scale[o] : 1) * unit);
       slice(s, o, weights, unit);
-      find_offsets(s, o, weights, outer, bias);
     }
     return true;
   }
@@ -89,8 +85,8 @@ class SlicesStem final : public Stem {
       for (int panel = 0; panel < panels_; ++panel) {
         SlicedRow row{patch.patches, depth_, s_.ow, std::min(PANEL, s_.out - panel * PANEL), {}, {}, {}, {}};
         row.weights = weights_.data() + z(panel) * SLICES * z(depth_) * PANEL;
-        row.offset = offset_.data() + (z(panel) * classes() + z(rows_.of[z(y)]) * columns_.count()) * PANEL;
-        row.border = columns_.of.data();
+        row.offset = offsets_.row(panel, y);
+        row.border = offsets_.columns();
         row.end = of_panel(end, panel);
         row.end.scale = scale_.data() + z(panel) * PANEL;
         kernels_.row(row);
@@ -99,7 +95,6 @@ class SlicesStem final : public Stem {
   }
 
  private:
-  std::size_t classes() const { return rows_.count() * columns_.count(); }
   std::size_t row_bytes() const { return z(s_.columns()) * z(s_.in); }
 
   void slice(const StemShape& s, int o, const float* weights, double unit) {
@@ -116,45 +111,23 @@ class SlicesStem final : public Stem {
     }
   }
 
-  void find_offsets(const StemShape& s, int o, const float* weights, double outer, double bias) {
-    float* offset = offset_.data() + z(o / PANEL) * classes() * PANEL + z(o % PANEL);
-    for (const Inside& r : rows_.kinds) {
-      for (const Inside& c : columns_.kinds) {
-        double constant = 0;
-        for (int channel = 0; channel < s.in; ++channel) {
-          const double middle = 128.0 * s.pixel_scale[channel] + s.pixel_shift[channel];
-          for (int ky = r.first; ky < r.last; ++ky) {
-            for (int kx = c.first; kx < c.last; ++kx) constant += weights[channel * s.taps() + ky * s.kw + kx] * middle;
-          }
-        }
-        *offset = static_cast<float>(outer * constant + bias);
-        offset += PANEL;
-      }
-    }
-  }
-
   const ConvShape s_;
   const SliceKernels& kernels_;
   const int panels_, depth_;
-  const BorderClasses rows_, columns_;
+  const StemOffsets offsets_;
   AlignedArray<std::int8_t> weights_;
-  AlignedArray<float> scale_, offset_;  // offset: [panel][row class][column class][PANEL]
+  AlignedArray<float> scale_;
 };
-
-std::size_t most_offsets(const ConvShape& s) {
-  const auto classes = [](int out, int kernel) { return z(std::min(out, 2 * kernel + 1)); };
-  return panel_count(s.outs()) * classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL;
-}
 
 }  // namespace
 
 bool suits_slices(const StemShape& s) {
-  return s.groups == 1 && s.taps() * s.in <= MAX_SLICED_DEPTH && most_offsets(s) <= MAX_OFFSETS;
+  return s.groups == 1 && s.taps() * s.in <= MAX_SLICED_DEPTH && StemOffsets::fits(s);
 }
 
 Sizes slices_sizes(const StemShape& s) {
   const std::size_t depth = depth_of(s);
-  return {panel_count(s.outs()) * PANEL * (SLICES * depth + sizeof(float)) + most_offsets(s) * sizeof(float),
+  return {panel_count(s.outs()) * PANEL * (SLICES * depth + sizeof(float)) + StemOffsets::most(s) * sizeof(float),
           s.border_positions() * z(s.in), round_up(z(s.ow), 16) * depth};
 }
 

@@ -3,7 +3,8 @@
 // With an image's pixels scaled and shifted, (s x + t), a convolution is
 //   sum of w (s x + t)  =  sum of (w s) (x - 128)  +  sum of w (128 s + t)
 // over the taps inside the image. The first sum is one of integers where w s is an integer times a unit, the second a
-// constant for each class of border. A kernel says how it makes integers of weights; as float32 must be what it gives.
+// constant for each class of border. Integers that the network itself has are multiplied as they are; of other weights
+// a kernel says how it makes integers. As float32 must be what it gives.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,18 @@
 
 namespace ftbnn {
 
+// Weights that the network has as integers, times the unit of their output channel.
+struct Rounded {
+  int bits = 0;                    // 8 or 16
+  const void* integers = nullptr;  // null: the network has no such
+  const float* unit = nullptr;
+};
+
 // A convolution of one group with its weights [out][in][kh][kw], and per channel what follows: y = scale * acc + shift.
+// Only `make` reads the numbers.
 struct StemShape : ConvShape {
   const float* weights;
+  Rounded rounded;                         // the same weights
   const float *scale, *shift;              // of an output channel; null: 1 and 0
   const float *pixel_scale, *pixel_shift;  // of an input channel
 };

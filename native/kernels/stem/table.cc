@@ -5,6 +5,7 @@
 namespace ftbnn {
 
 extern const SliceKernels slices__amx, slices__amx_emulated;
+extern const DotKernels dots__avx512vnni, dots__avxvnni;
 
 const Table<StemKernels>& stem_table() {
   static const Table<StemKernels> table = {
@@ -12,6 +13,10 @@ const Table<StemKernels>& stem_table() {
       {"amx", AVX512 | feature::amx_tile | feature::amx_int8, by_slices<slices__amx>()},
 #if defined(FTBNN_TESTS)
       {"amx_emulated", AVX512 | feature::emulated_tiles, by_slices<slices__amx_emulated>()},
+#endif
+      {"avx512vnni", AVX512 | feature::avx512_vnni, by_dots<dots__avx512vnni>()},
+#if defined(FTBNN_AVXVNNI)
+      {"avxvnni", AVX2 | feature::avx_vnni, by_dots<dots__avxvnni>()},
 #endif
 #endif
       {"none",

@@ -125,8 +125,10 @@ void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& cod
   if (name != "reference") check_sizes(kernels.sizes(s), made->arranged_bytes(), made->scratch_bytes());
   in_pieces(*made, s.oh, [&](int first, int last) { made->arrange(first, last, in, arranged.data(), scratch.data()); });
   const Ends ends(end, kernels.panels(s), rows[1] - rows[0], s.ow);
-  for (int panel = 0; panel < static_cast<int>(ends.panels().size()); ++panel) {
+  const int panels = static_cast<int>(ends.panels().size());
+  for (int panel = 0; panel < panels; panel += made->panels_at_once()) {
     BConvCall call{};
+    call.panels = std::min(made->panels_at_once(), panels - panel);
     call.codes = in;
     call.arranged = arranged.data();
     call.images = 1;
@@ -158,7 +160,8 @@ std::size_t tile_steps(int in, int out, int kernel) {
 // False if the stem cannot be done so.
 bool stem(const std::string& name, const Packed<std::uint8_t, -1, -1, -1>& image, const Packed<float, -1>& weights,
           int channels, Pair kernel, Pair stride, Pair padding, Pair size, const Packed<float, 2, -1>& pixel, Pair rows,
-          const nb::dict& end) {
+          const nb::dict& end, const std::optional<Packed<std::int16_t, -1>>& integers,
+          const std::optional<Packed<float, -1>>& unit, int bits) {
   const ConvShape conv =
       shape_of(extent(image, 0), extent(image, 1), extent(image, 2), channels, 1, kernel, stride, padding, size);
   require(weights.shape(0) * conv.positions() == conv.macs() && extent(pixel, 1) == conv.in, "sizes do not fit");
@@ -166,8 +169,17 @@ bool stem(const std::string& name, const Packed<std::uint8_t, -1, -1, -1>& image
   const auto numbers = [&](const char* what) {
     return end.contains(what) ? nb::cast<Packed<float, -1>>(end[what], false).data() : nullptr;
   };
-  const StemShape s{conv, weights.data(), numbers("scale"), numbers("shift"), pixel.data(), pixel.data() + conv.in};
-  const StemKernels kernels = name == "reference" ? reference_stem() : kernels_named(stem_table(), name);
+  std::vector<std::int8_t> bytes;
+  Rounded rounded{};
+  if (integers && unit) {
+    require(integers->shape(0) == weights.shape(0) && extent(*unit, 0) == channels, "sizes do not fit");
+    if (bits == 8) bytes.assign(integers->data(), integers->data() + integers->shape(0));
+    rounded = {bits, bits == 8 ? static_cast<const void*>(bytes.data()) : integers->data(), unit->data()};
+  }
+  const StemShape s{conv,         weights.data(),        rounded, numbers("scale"), numbers("shift"),
+                    pixel.data(), pixel.data() + conv.in};
+  const StemKernels reference = integers ? reference_dots() : reference_slices();
+  const StemKernels kernels = name == "reference" ? reference : kernels_named(stem_table(), name);
   if (!kernels.suits(s)) return false;
   const std::unique_ptr<Stem> made = kernels.make(s);
   if (made == nullptr) return false;
@@ -195,5 +207,7 @@ void bind_convolutions(nb::module_& m) {
         "Binary convolution likewise; runs: of each group the (first bit, count) that hold its channels.");
   m.def("stem", &stem, "name"_a, "image"_a.noconvert(), "weights"_a.noconvert(), nb::kw_only(), "channels"_a,
         "kernel"_a, "stride"_a, "padding"_a, "size"_a, "pixel"_a.noconvert(), "rows"_a, "end"_a,
-        "Convolution of an 8-bit image in integers; pixel: scales and shifts of its channels.");
+        "integers"_a.noconvert() = nb::none(), "unit"_a.noconvert() = nb::none(), "bits"_a = 0,
+        "Convolution of an 8-bit image in integers; pixel: scales and shifts of its channels; integers and unit: of "
+        "rounded weights.");
 }

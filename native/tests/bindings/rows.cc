@@ -14,13 +14,27 @@ using namespace ftbnn;
 const BetweenKernels& between(const std::string& name) { return kernels_named(between_table(), name); }
 
 void pool_row(const std::string& name, bool is_max, const Strided<const float, -1, -1, -1>& image, int kw, int stride,
-              int left, float divisor, const Strided<float, -1, -1>& out) {
+              int left, float divisor, int again, const Strided<float, -1, -1>& out) {
   const int width = extent(out, 0), channels = extent(out, 1);
   require(extent(image, 2) == channels && step(image, 2) == 1 && step(out, 1) == 1 && kw >= 1 && stride >= 1 &&
               left >= 0 && left < kw && (width - 1) * stride - left < extent(image, 1),
           "every window must touch the image");
-  const PoolRow row{image.data(),     step(image, 0), step(image, 1), extent(image, 0), kw,         stride,      left,
-                    extent(image, 1), divisor,        width,          channels,         out.data(), step(out, 0)};
+  require(again == 0 || (again >= channels && static_cast<std::size_t>(again + channels) <= step(out, 0)),
+          "there is no room to write again");
+  const PoolRow row{image.data(),
+                    step(image, 0),
+                    step(image, 1),
+                    extent(image, 0),
+                    kw,
+                    stride,
+                    left,
+                    extent(image, 1),
+                    divisor,
+                    width,
+                    channels,
+                    out.data(),
+                    step(out, 0),
+                    static_cast<std::size_t>(again)};
   is_max ? between(name).max_pool_row(row) : between(name).average_pool_row(row);
 }
 
@@ -66,7 +80,7 @@ void bend(const std::string& name, int curve, const Strided<float, -1>& values) 
 
 void bind_rows(nb::module_& m) {
   m.def("pool_row", &pool_row, "name"_a, "is_max"_a, "image"_a.noconvert(), nb::kw_only(), "kw"_a, "stride"_a, "left"_a,
-        "divisor"_a, "out"_a.noconvert(), "One row of a max-pool or average pool.");
+        "divisor"_a, "again"_a = 0, "out"_a.noconvert(), "One row of a max-pool or average pool.");
   m.def("sign_row", &sign_row, "name"_a, "row"_a.noconvert(), nb::kw_only(), "threshold"_a.noconvert() = nb::none(),
         "codes"_a.noconvert(), "Signs of a row.");
   m.def("pointwise_row", &pointwise_row, "name"_a, "row"_a.noconvert(), "end"_a, "The epilogue alone.");

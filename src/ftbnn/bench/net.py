@@ -6,11 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from ftbnn.bench import peers
 from ftbnn.bench.ours import contender, first_answer_ms, isas_of
 from ftbnn.bench.peers.resnet18 import ResNet18
+from ftbnn.bench.pixels import random_images
 from ftbnn.bench.rounds import Contender, Maker, interleave
 from ftbnn.bench.subject import Subject, open_subject
 from ftbnn.errors import UserError
@@ -31,6 +30,8 @@ class Comparison:
     image_size: int | None = None
     width: int | None = None
     rounds: int = 10
+    stem_bits: int | None = None
+    is_pixels: bool = False  # images are 8-bit ones, which every engine normalises itself
 
     def check(self) -> None:
         peers.check(list(self.peers))
@@ -61,7 +62,7 @@ def compare(what: Comparison, say: Say) -> Result:
         resnet = ResNet18(subjects[0], Path(folder))
         rows = []
         for batch in what.batches:
-            images = np.random.default_rng(0).standard_normal((batch, *subjects[0].input_shape), np.float32)
+            images = random_images(batch, subjects[0].input_shape, is_pixels=what.is_pixels)
             made: list[Contender] = []
             for threads in what.threads:
                 made += [contender(subject, isa, threads, images) for subject in subjects for isa in isas]
@@ -78,7 +79,7 @@ def _subjects(what: Comparison, folder: Path) -> list[Subject]:
     for number, text in enumerate(names := list(dict.fromkeys(what.names))):
         own = folder / str(number)
         own.mkdir()
-        subjects.append(open_subject(text, own, image_size=what.image_size, width=what.width))
+        subjects.append(open_subject(text, own, image_size=what.image_size, width=what.width, stem_bits=what.stem_bits))
     if len({subject.name for subject in subjects}) < len(subjects):
         subjects = [replace(subject, name=text) for subject, text in zip(subjects, names, strict=True)]
     return subjects

@@ -9,10 +9,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ftbnn import _native
+from ftbnn.bench.pixels import Images
 from ftbnn.bench.rounds import Contender
 from ftbnn.bench.subject import Subject
 from ftbnn.errors import unknown
@@ -46,7 +44,7 @@ def different_isas() -> list[str]:
     return [isa for isa in _native.capabilities()["engine_isas"] if isa != "portable"]
 
 
-def contender(subject: Subject, isa: str, threads: int, images: NDArray[np.float32]) -> Contender:
+def contender(subject: Subject, isa: str, threads: int, images: Images) -> Contender:
     model = load(subject.file, threads=threads, isa=isa, any_order=True)
     return Contender(subject.name, "ftbnn", "binary", model.isa, threads, len(images), lambda: model(images))
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ftbnn.bench.pixels import mean_and_std
 from ftbnn.budget import count
 from ftbnn.errors import UserError
 from ftbnn.models import build, find
 from ftbnn.nn import FPReLU, stem_for
 from ftbnn.packing import pack
-from ftbnn.packing.graph import BConv, Graph
+from ftbnn.packing.graph import BConv, Graph, RoundedConv
 from ftbnn.packing.graph_module import GraphModule
 from ftbnn.packing.read import read_graph
 from ftbnn.runtime import load
@@ -58,11 +59,15 @@ def enliven(network: nn.Module) -> nn.Module:
     return network.eval()
 
 
-def open_subject(text: str, folder: Path, *, image_size: int | None, width: int | None) -> Subject:
+def open_subject(
+    text: str, folder: Path, *, image_size: int | None, width: int | None, stem_bits: int | None = None
+) -> Subject:
     """The subject of that name, run directory, checkpoint, file or `zoo:NAME`; what is written goes to `folder`."""
     path = resolve(text)
     if image_size is not None and (path.suffix == ".ftbnn" or path.exists()):
         raise UserError(f"{path} has an image size of its own")
+    if stem_bits is not None and (path.suffix == ".ftbnn" or path.exists()):
+        raise UserError(f"{path} has a stem of its own; its bits can be chosen of networks by name")
     if path.suffix == ".ftbnn":
         return _of_file(path, width)
     torch.manual_seed(0)
@@ -79,10 +84,12 @@ def open_subject(text: str, folder: Path, *, image_size: int | None, width: int 
         if side < 1:
             raise UserError(f"the image size must be 1 or more, not {side}")
         name, shape = text, (entry.in_channels, side, side)
-        network = enliven(build(text, width=width, stem=stem_for(side) if entry.has_stems else None))
+        stem = stem_for(side) if entry.has_stems else None
+        network = enliven(build(text, width=width, stem=stem, stem_bits=stem_bits))
     example = torch.zeros(1, *shape)
     file = folder / f"{Path(name).name}.ftbnn"
-    report = pack(network, example, file, name=name)
+    mean, std = mean_and_std(shape[0])
+    report = pack(network, example, file, name=name, mean=mean, std=std)
     graph = read_graph(file)
     return Subject(
         name=name,
@@ -104,6 +111,9 @@ def _of_file(path: Path, width: int | None) -> Subject:
     network = GraphModule(graph).eval()
     numbers = sum(tensor.numel() for tensor in (*network.parameters(), *network.buffers()))
     binary = sum(part.size for operator in graph.operators if isinstance(operator, BConv) for part in operator.positive)
+    whole = [operator for operator in graph.operators if isinstance(operator, RoundedConv)]
+    saved = sum(part.size * (4 - each.bits // 8) for each in whole for part in each.integers)
+    saved -= FP32_BYTES * sum(each.unit.size for each in whole)
     return Subject(
         name=model.name or path.stem,
         file=path,
@@ -114,5 +124,5 @@ def _of_file(path: Path, width: int | None) -> Subject:
         network=network,
         graph=graph,
         fp32_bytes=FP32_BYTES * numbers,
-        minimum_bytes=FP32_BYTES * (numbers - binary) + binary // 8,
+        minimum_bytes=FP32_BYTES * (numbers - binary) + binary // 8 - saved,
     )

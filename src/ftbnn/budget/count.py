@@ -4,6 +4,9 @@ Every operator that runs has a cost in `ops.py`, or is named as uncounted, never
 the input is a constant of deployment and costs nothing. A convolution is binary if a sign made both its operands.
 
     budget = FLOPs + BOPs / 64
+
+A product with a rounded weight is a FLOP like any other: the paper has a price for bits alone. What rounding saves are
+bytes, and the share of a parameter that its bits are of 32.
 """
 
 import warnings
@@ -21,14 +24,18 @@ from ftbnn.tracing import Call, Recorder, map_tensors, tensors_in
 
 BITS_PER_WORD = 64  # binary multiply-accumulates that cost as much as one FLOP
 FP32_BYTES = 4
+UNIT_BITS = 32  # of a row of rounded weights
 
-Precision = Literal["fp64", "fp32", "fp16", "bf16", "+-1", "0/1", "none"]
+Precision = Literal["fp64", "fp32", "fp16", "bf16", "int8", "int16", "+-1", "0/1", "none"]
 _DTYPE_PRECISION: dict[torch.dtype, Precision] = {
     torch.float64: "fp64",
     torch.float32: "fp32",
     torch.float16: "fp16",
     torch.bfloat16: "bf16",
 }
+
+
+_INTEGERS: dict[int, Precision] = {8: "int8", 16: "int16"}
 
 
 class ImageTooSmall(UserError):
@@ -75,6 +82,8 @@ class LayerCount:
     binary_macs: int = 0
     real_params: int = 0
     binary_params: int = 0
+    rounded_params: int = 0
+    rounded_bits: int = 0  # of those and of their units
     state: int = 0  # real numbers kept beside the parameters: BatchNorm's running statistics
     calls: int = 0
 
@@ -90,12 +99,18 @@ class LayerCount:
 
     @property
     def packed_bytes(self) -> int:
-        """One bit per binary weight, whole bytes per layer, and fp32 for the rest; BatchNorm folded to two numbers."""
-        return FP32_BYTES * self.real_params + -(-self.binary_params // 8)
+        """One bit per binary weight, whole bytes per layer, integers and their units, and fp32 for the rest; BatchNorm
+        folded to two numbers."""
+        return FP32_BYTES * self.real_params + -(-self.binary_params // 8) + self.rounded_bits // 8
 
     @property
     def fp32_bytes(self) -> int:
-        return FP32_BYTES * (self.real_params + self.binary_params + self.state)
+        return FP32_BYTES * (self.params + self.state)
+
+    @property
+    def params(self) -> int:
+        """How many, of any kind."""
+        return self.real_params + self.binary_params + self.rounded_params
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,8 +146,8 @@ class Budget:
 
     @property
     def params(self) -> float:
-        """Real parameters plus binary ones at 1/32."""
-        return sum(layer.real_params + layer.binary_params / 32 for layer in self.layers)
+        """Real parameters plus binary ones at 1/32, and rounded ones at their bits' share of 32."""
+        return sum(layer.real_params + (layer.binary_params + layer.rounded_bits) / 32 for layer in self.layers)
 
     @property
     def binary_share(self) -> float:
@@ -159,11 +174,15 @@ class _Counter:
     rows: dict[str, LayerCount] = field(default_factory=dict)
     uncounted: dict[str, None] = field(default_factory=dict)
     codes: dict[int, Precision] = field(default_factory=dict)  # of tensors, by id
+    rounded: dict[int, Precision] = field(default_factory=dict)  # of weights, by id
 
     def count(self, call: Call) -> None:
         inputs, results = list(tensors_in((call.args, call.kwargs))), list(tensors_in(call.result))
         if call.name == "ftbnn::sign":
             self.codes[id(call.result)] = "0/1" if call.args[2] else "+-1"
+            return
+        if call.name == "ftbnn::rounded":
+            self.rounded[id(call.result)] = _INTEGERS[call.args[1]]
             return
         self._carry_codes(call, inputs, results)
         if not call.depends or call.name in ops.MOVES or call.name in ops.FREE:
@@ -196,7 +215,8 @@ class _Counter:
         row = self._book(call, x, out)
         row.groups = ops.groups(call.name, call.args)
         is_binary = id(weight) in self.codes
-        row.weight_precision = "+-1" if is_binary else _precision(weight.dtype)
+        real = self.rounded.get(id(weight), _precision(weight.dtype))
+        row.weight_precision = "+-1" if is_binary else real
         if is_binary and id(x) in self.codes:
             row.binary_macs += macs
             return
@@ -230,6 +250,7 @@ def _count_params(module: nn.Module, counter: _Counter, on_meta: Mapping[str, Te
     """Books parameters and running statistics on the module that owns them, each once however often it is shared."""
     seen: set[int] = set()
     binary = {id(parameter) for _, layer in layers(module) for parameter in layer.binary_parameters()}
+    rounded = {id(p): bits for _, layer in layers(module) for p, bits in layer.rounded_parameters().items()}
     for path, child in module.named_modules():
         own = {name: p for name, p in child.named_parameters(path, recurse=False) if id(p) not in seen}
         seen.update(id(p) for p in own.values())
@@ -237,8 +258,14 @@ def _count_params(module: nn.Module, counter: _Counter, on_meta: Mapping[str, Te
         if not own and not buffers:
             continue
         row = counter.rows.setdefault(path, LayerCount(path, type(child).__name__))
-        row.binary_params += sum(p.numel() for p in own.values() if id(p) in binary)
-        row.real_params += sum(p.numel() for p in own.values() if id(p) not in binary)
+        for p in own.values():
+            if id(p) in binary:
+                row.binary_params += p.numel()
+            elif id(p) in rounded:
+                row.rounded_params += p.numel()
+                row.rounded_bits += rounded[id(p)] * p.numel() + UNIT_BITS * len(p)
+            else:
+                row.real_params += p.numel()
         row.state += sum(b.numel() for b in buffers)
         if own and row.weight_precision == "none":
             first = next(iter(own.values()))

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from ftbnn.budget.count import BITS_PER_WORD, Budget, LayerCount, count
+from ftbnn.budget.count import BITS_PER_WORD, UNIT_BITS, Budget, LayerCount, count
 from ftbnn.drawing import canvas
 from ftbnn.nn.layer import layers
 from ftbnn.text import size, table
@@ -50,6 +50,7 @@ def _layer_row(layer: LayerCount, budget: Budget) -> dict[str, Any]:
         "bops": layer.bops(budget.rule),
         "real_params": layer.real_params,
         "binary_params": layer.binary_params,
+        "rounded_params": layer.rounded_params,
         "packed_bytes": layer.packed_bytes,
     }
 
@@ -68,7 +69,7 @@ def layer_table(budget: Budget) -> str:
             row["groups"],
             f"{row['flops'] / 1e6:.3f}",
             f"{row['bops'] / 1e6:.3f}" + (" (doubled)" if row["doubled"] else ""),
-            row["real_params"] + row["binary_params"],
+            row["real_params"] + row["binary_params"] + row["rounded_params"],
             size(row["packed_bytes"]),
         ]
         for row in layer_rows(budget)
@@ -106,7 +107,8 @@ def summary(network: nn.Module, input_shape: Sequence[int] | None = None) -> Sum
         budget = count(network, input_shape)
         return Summary(f"{layer_table(budget)}\n\n{type(network).__name__}, {sums(budget)}")
     binary = {id(parameter) for _, layer in layers(network) for parameter in layer.binary_parameters()}
-    rows, real_total, binary_total = [], 0, 0
+    rounded = {id(p): bits for _, layer in layers(network) for p, bits in layer.rounded_parameters().items()}
+    rows, real_total, binary_total, packed_total = [], 0, 0, 0
     seen: set[int] = set()
     for path, module in network.named_modules():
         own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
@@ -115,11 +117,13 @@ def summary(network: nn.Module, input_shape: Sequence[int] | None = None) -> Sum
             continue
         bits = sum(p.numel() for p in own if id(p) in binary)
         real = sum(p.numel() for p in own) - bits
-        rows.append([path or "(network)", type(module).__name__, real, bits, size(4 * real + -(-bits // 8))])
-        real_total, binary_total = real_total + real, binary_total + bits
+        saved = sum((32 - rounded[id(p)]) * p.numel() - UNIT_BITS * len(p) for p in own if id(p) in rounded)
+        packed = 4 * real - saved // 8 + -(-bits // 8)
+        rows.append([path or "(network)", type(module).__name__, real, bits, size(packed)])
+        real_total, binary_total, packed_total = real_total + real, binary_total + bits, packed_total + packed
     text = table(["layer", "kind", "real weights", "binary weights", "packed"], rows)
-    packed = size(4 * real_total + -(-binary_total // 8))
-    end = f"{real_total} real and {binary_total} binary weights, {packed} packed; give input_shape for operations"
+    end = f"{real_total} real and {binary_total} binary weights, {size(packed_total)} packed"
+    end += "; give input_shape for operations"
     return Summary(f"{text}\n\n{type(network).__name__}: {end}")
 
 

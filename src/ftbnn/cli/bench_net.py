@@ -51,6 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--width", type=int, help="channels of the first stage; of a file or run: of the ResNet-18 beside it"
     )
+    parser.add_argument("--stem-bits", type=int, metavar="8|16", help="round the stem's weights (default: float32)")
+    parser.add_argument(
+        "--input",
+        choices=("float32", "uint8"),
+        default="float32",
+        help="normalised images (the default), or 8-bit ones that every engine normalises itself",
+    )
     parser.add_argument("--rounds", type=int, default=10, help="turns of each contender")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw milliseconds per image")
     parser.add_argument("--report", type=Path, metavar="DIR", help="write JSON, picture and README.md there")
@@ -75,7 +82,16 @@ def run(args: argparse.Namespace) -> None:
     if args.report:
         report.create(args.report)
     what = Comparison(
-        args.models, args.threads, args.batch, args.peers, args.isa, args.image_size, args.width, args.rounds
+        args.models,
+        args.threads,
+        args.batch,
+        args.peers,
+        args.isa,
+        args.image_size,
+        args.width,
+        args.rounds,
+        stem_bits=args.stem_bits,
+        is_pixels=args.input == "uint8",
     )
     result = compare(what, lambda text: print(line(text, 500), file=sys.stderr, flush=True))
     parts = [show_rows(result.rows), show_ratios(result.ratios), "\n".join(map(about_file, result.files))]

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in-channels", type=int, help="channels of the image (default: the model's)")
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's)")
     parser.add_argument("--stem", choices=("imagenet", "small"), help="the model's stem")
+    parser.add_argument("--stem-bits", type=int, metavar="8|16", help="round the stem's weights (default: float32)")
     parser.add_argument("--method", help="how it is made binary (default: the model's)")
     parser.add_argument("--convention", choices=("paper", "conv-only"), default="paper", help="what counts")
     parser.add_argument("--layers", action="store_true", help="one line per layer")
@@ -51,6 +52,7 @@ def _run_model(args: argparse.Namespace) -> None:
         classes=args.classes,
         in_channels=args.in_channels,
         stem=args.stem,
+        stem_bits=args.stem_bits,
         width=args.width,
         method=args.method,
         rule=convention(args.convention),
@@ -74,8 +76,9 @@ def _run_model(args: argparse.Namespace) -> None:
 def _show_measured(args: argparse.Namespace, budget: Any) -> None:
     from ftbnn.workflows.timing import measured_layers
 
-    settings = {"classes": args.classes, "in_channels": args.in_channels, "stem": args.stem, "width": args.width}
-    rows, isa = measured_layers(args.model, budget, threads=args.threads, method=args.method, **settings)
+    names = ("classes", "in_channels", "stem", "stem_bits", "width", "method")
+    settings = {name: getattr(args, name) for name in names}
+    rows, isa = measured_layers(args.model, budget, threads=args.threads, **settings)
     total = sum(row["ms"] for row in rows)
     if args.json:
         print_json({"model": args.model, "isa": isa, "threads": args.threads, "ms": total, "layers": rows})
@@ -98,7 +101,7 @@ def _run_paper(args: argparse.Namespace) -> None:
     from ftbnn.experiments.budgets import budget_rows, reference_rows
 
     given = (args.image_size, args.classes, args.in_channels, args.width, args.stem, args.method, args.plot)
-    if any(given) or args.layers or args.measure or args.convention != "paper":
+    if any(given) or args.stem_bits is not None or args.layers or args.measure or args.convention != "paper":
         raise UserError("--paper is a table of its own; leave the other options out")
     rows = list(budget_rows())
     if args.json:

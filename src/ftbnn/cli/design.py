@@ -9,7 +9,14 @@ from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
 from ftbnn.text import size, table
 
-SIZES = {"image_size": 224, "classes": 1000, "in_channels": 3, "stem": "imagenet", "convention": "paper"}
+SIZES = {
+    "image_size": 224,
+    "classes": 1000,
+    "in_channels": 3,
+    "stem": "imagenet",
+    "stem_bits": None,
+    "convention": "paper",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--classes", type=int, default=1000, help="number of classes")
     parser.add_argument("--in-channels", type=int, default=3, help="channels of the image")
     parser.add_argument("--stem", choices=("imagenet", "small"), default="imagenet", help="the stem")
+    parser.add_argument("--stem-bits", type=int, metavar="8|16", help="round the stem's weights (default: float32)")
     parser.add_argument("--convention", choices=("paper", "conv-only"), default="paper", help="what counts")
 
 
@@ -61,6 +69,7 @@ def run(args: argparse.Namespace) -> None:
         classes=args.classes,
         in_channels=args.in_channels,
         stem=args.stem,
+        stem_bits=args.stem_bits,
         rule=convention(args.convention),
     )
     rows: list[dict[str, Any]] = [
@@ -124,8 +133,9 @@ def _run_latency(args: argparse.Namespace) -> None:
     from ftbnn.workflows.latency import GROUPS, widest_within
     from ftbnn.workflows.networks import count_named
 
-    if args.stem != "imagenet" or args.convention != "paper":
-        raise UserError("--latency measures networks as the paper has them; leave --stem and --convention out")
+    if args.stem != "imagenet" or args.stem_bits is not None or args.convention != "paper":
+        what = "leave --stem, --stem-bits and --convention out"
+        raise UserError(f"--latency measures networks as the paper has them; {what}")
     threads = 1 if args.threads is None else args.threads
     found = widest_within(
         args.latency,

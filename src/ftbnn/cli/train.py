@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how it is made binary: {', '.join(_methods())} (default: the model's; see `ftbnn models`)",
     )
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
+    parser.add_argument("--stem-bits", type=int, metavar="8|16", help="round the stem's weights (default: float32)")
     parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
     parser.add_argument("--workers", type=int, default=0, help="processes that decode image files")
@@ -77,6 +78,7 @@ def run(args: argparse.Namespace) -> None:
         out=args.out,
         width=args.width,
         stem=args.stem,
+        stem_bits=args.stem_bits,
         image_size=args.image_size,
         method=args.method,
     )

@@ -16,7 +16,7 @@ class FTBNN(nn.Module):
     """Real stem, four stages of binary blocks at widths w, 2w, 4w, 8w, global average pool, real classifier.
 
     The method says how convolutions are binary and which non-linearities stand between; `act` and `stage_end_act`
-    choose others.
+    choose others. `stem_bits`, 8 or 16, rounds the stem's weights.
     """
 
     def __init__(
@@ -27,6 +27,7 @@ class FTBNN(nn.Module):
         classes: int = 1000,
         in_channels: int = 3,
         stem: StemName = "imagenet",
+        stem_bits: int | None = None,
         method: str | Method = "ftbnn",
         act: Act | None = None,
         stage_end_act: Act | None = None,
@@ -38,7 +39,7 @@ class FTBNN(nn.Module):
             raise UserError(f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more")
         way = method_named(method)
         act, stage_end_act = act or way.act, stage_end_act or way.stage_end_act
-        self.stem = PlainStem(in_channels, width, stem=stem, act=way.stem_act)
+        self.stem = PlainStem(in_channels, width, stem=stem, act=way.stem_act, bits=stem_bits)
         channels, previous = width, way.stem_act
         for number, blocks in enumerate(BLOCKS[layers], start=1):
             stage = nn.Sequential()

@@ -25,6 +25,7 @@ class DerivedFTBNN(nn.Module):
         classes: int = 1000,
         in_channels: int = 3,
         stem: StemName = "imagenet",
+        stem_bits: int | None = None,
         method: str | Method = "ftbnn",
     ) -> None:
         super().__init__()
@@ -40,7 +41,7 @@ class DerivedFTBNN(nn.Module):
                 f"use groups up to {2 * v} or v of at least {-(-groups // 2)}"
             )
         way = method_named(method)
-        self.stem = PurifiedStem(in_channels, STEM_CHANNELS, stem=stem, act=way.act)
+        self.stem = PurifiedStem(in_channels, STEM_CHANNELS, stem=stem, act=way.act, bits=stem_bits)
         self.bridge = Bridge(STEM_CHANNELS, v, act=way.act, method=way)
         channels, previous = v, way.act
         for number, blocks in enumerate(BLOCKS[layers], start=1):

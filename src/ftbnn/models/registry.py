@@ -112,6 +112,7 @@ def build(
     classes: int | None = None,
     in_channels: int | None = None,
     stem: StemName | None = None,
+    stem_bits: int | None = None,
     width: int | None = None,
     method: str | Method | None = None,
 ) -> nn.Module:
@@ -121,10 +122,11 @@ def build(
         "classes": entry.classes if classes is None else classes,
         "in_channels": entry.in_channels if in_channels is None else in_channels,
     }
-    if stem is not None:
-        if not entry.has_stems:
-            raise UserError(f"{name} has one stem only")
-        settings["stem"] = stem
+    for key, value in (("stem", stem), ("stem_bits", stem_bits)):
+        if value is not None:
+            if not entry.has_stems:
+                raise UserError(f"{name} has one stem only")
+            settings[key] = value
     if width is not None:
         if not entry.has_width:
             raise UserError(f"the width of {name} is its v; build ftbnn-dDEPTH-gGROUPS-v{width} instead")

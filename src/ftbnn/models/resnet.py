@@ -6,7 +6,7 @@ Parameter names are torchvision's (`conv1`, `layer1.0.bn2`, `layer2.0.downsample
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError, unknown
-from ftbnn.nn import StemName
+from ftbnn.nn import StemName, first_conv
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}  # per stage, two convolutions each
 
@@ -45,6 +45,7 @@ class ResNet(nn.Module):
         classes: int = 1000,
         in_channels: int = 3,
         stem: StemName = "imagenet",
+        stem_bits: int | None = None,
     ) -> None:
         super().__init__()
         if layers not in BLOCKS:
@@ -55,7 +56,7 @@ class ResNet(nn.Module):
             raise UserError(f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more")
         wide = stem == "imagenet"
         kernel, stride = (7, 2) if wide else (3, 1)
-        self.conv1 = nn.Conv2d(in_channels, width, kernel, stride, kernel // 2, bias=False)
+        self.conv1 = first_conv(in_channels, width, kernel, stride=stride, bits=stem_bits)
         self.bn1 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, 2, 1) if wide else nn.Identity()

@@ -8,10 +8,11 @@ from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.layer import Layer, set_progress
 from ftbnn.nn.method import Act, Method, activation
 from ftbnn.nn.methods import METHODS, method_named
+from ftbnn.nn.rounded import RoundedConv2d
 from ftbnn.nn.rules import Polynomial, Rule, Tanh, Window
 from ftbnn.nn.sign import Sign, sign
 from ftbnn.nn.signs import MeanScaledSigns, Signs
-from ftbnn.nn.stems import PlainStem, PurifiedStem, StemName, stem_for
+from ftbnn.nn.stems import PlainStem, PurifiedStem, StemName, first_conv, stem_for
 
 __all__ = [
     "METHODS",
@@ -30,6 +31,7 @@ __all__ = [
     "Polynomial",
     "ProjectionReduction",
     "PurifiedStem",
+    "RoundedConv2d",
     "Rule",
     "Sign",
     "Signs",
@@ -38,6 +40,7 @@ __all__ = [
     "Window",
     "activation",
     "backend",
+    "first_conv",
     "method_named",
     "set_mode",
     "set_progress",

@@ -48,6 +48,10 @@ class Layer(nn.Module):
         """Those of its own parameters that deployment keeps as one bit each."""
         return []
 
+    def rounded_parameters(self) -> dict[nn.Parameter, int]:
+        """Those of its own parameters that deployment keeps as integers of so many bits, with one fp32 unit a row."""
+        return {}
+
     def weight_signs(self) -> Tensor | None:
         """Where its binary weights are +1, in one row, to count how many turn; None if it has none."""
         return None

@@ -1,4 +1,5 @@
-"""Stems: what turns an image into the first real-valued features. Real arithmetic, as in the paper."""
+"""Stems: what turns an image into the first real-valued features. Real arithmetic, as in the paper; with `bits`, 8 or
+16, the weights of the convolution are rounded (nn/rounded.py)."""
 
 from typing import Literal
 
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 from ftbnn.errors import unknown
 from ftbnn.nn.method import Act, activation
 from ftbnn.nn.native import normalise
+from ftbnn.nn.rounded import RoundedConv2d
 
 StemName = Literal["imagenet", "small"]
 STEMS: tuple[StemName, ...] = ("imagenet", "small")
@@ -25,17 +27,33 @@ def is_small(stem: str) -> bool:
     return stem == "small"
 
 
+def first_conv(in_channels: int, out_channels: int, kernel: int, *, stride: int, bits: int | None = None) -> nn.Conv2d:
+    """The convolution that reads the image, without a bias and padded by half its kernel."""
+    window = (kernel, stride, kernel // 2)
+    if bits is None:
+        return nn.Conv2d(in_channels, out_channels, *window, bias=False)
+    return RoundedConv2d(in_channels, out_channels, *window, bias=False, bits=bits)
+
+
 class PlainStem(nn.Module):
     """Conv -> BatchNorm (-> max-pool): the baseline's and Bi-Real Net's. The paper has no non-linearity here.
 
     `imagenet` is 7x7 stride 2 and a 3x3 stride 2 max-pool; `small` (28 to 64 pixels) is 3x3 stride 1 and no pool.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, *, stem: StemName = "imagenet", act: Act = "none") -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        stem: StemName = "imagenet",
+        act: Act = "none",
+        bits: int | None = None,
+    ) -> None:
         super().__init__()
         small = is_small(stem)
         kernel, stride = (3, 1) if small else (7, 2)
-        self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride, kernel // 2, bias=False)
+        self.conv = first_conv(in_channels, out_channels, kernel, stride=stride, bits=bits)
         self.norm = nn.BatchNorm2d(out_channels)
         self.act = activation(act, out_channels)
         self.pool = nn.Identity() if small else nn.MaxPool2d(3, 2, 1)
@@ -51,11 +69,17 @@ class PurifiedStem(nn.Module):
     """Conv 3x3 -> BatchNorm -> FPReLU: the derived models' (paper, appendix A, figure b). Stride 2, or 1 if `small`."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, *, stem: StemName = "imagenet", act: Act = "fprelu"
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        stem: StemName = "imagenet",
+        act: Act = "fprelu",
+        bits: int | None = None,
     ) -> None:
         super().__init__()
         stride = 1 if is_small(stem) else 2
-        self.conv = nn.Conv2d(in_channels, out_channels, 3, stride, 1, bias=False)
+        self.conv = first_conv(in_channels, out_channels, 3, stride=stride, bits=bits)
         self.norm = nn.BatchNorm2d(out_channels)
         self.act = activation(act, out_channels)
 

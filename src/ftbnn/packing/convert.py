@@ -60,6 +60,7 @@ class _Converter:
         self.features: dict[int, Any] = {}  # of tensors that depend on the input, by id
         self.changed: dict[int, str] = {}  # tensors that an in-place operator changed under another name, and where
         self.memory: dict[int, list[Tensor]] = {}  # tensors that share it
+        self.rounded: dict[int, tuple[Tensor, int]] = {}  # weights by id: what was rounded, and to how many bits
 
     def write(self, operator: Operator) -> Value:
         self.operators.append(operator)
@@ -72,6 +73,8 @@ class _Converter:
 
     def call(self, call: Call) -> None:
         if not call.depends:
+            if call.name == "ftbnn::rounded":
+                self.rounded[id(call.result)] = call.args[0], call.args[1]
             return
         path = _path(call)
         result = self._convert(path, call)
@@ -99,7 +102,7 @@ class _Converter:
             advice = f"; {ADVICE[call.spoken]}" if call.spoken in ADVICE else ""
             raise NotInFormat(path, f"{call.spoken} cannot be written into a .ftbnn file{advice}")
         first = call.result if isinstance(call.result, Tensor) else call.result[0]
-        return RULES[call.name](Step(path, tuple(first.shape), arguments, self.moves, self.write))
+        return RULES[call.name](Step(path, tuple(first.shape), arguments, self.moves, self.write, self.rounded))
 
     @staticmethod
     def _argument(call: Call, index: int, argument: Any) -> Any:

@@ -1,14 +1,16 @@
 """Convolutions, signs and matrices. Binary is a convolution whose input went through a Sign and whose weights are
-+-s with one s per output channel, however it was written."""
++-s with one s per output channel, however it was written; rounded is one whose weights went through `nn.rounded`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from ftbnn.nn.rounded import whole_numbers
 from ftbnn.packing.arithmetic import pointwise
-from ftbnn.packing.graph import BConv, Conv, Epilogue, Linear
+from ftbnn.packing.graph import BConv, Conv, Epilogue, Linear, RoundedConv
 from ftbnn.packing.moves import UNPADDED, Feature, describe
 from ftbnn.packing.step import Step, pair
 
@@ -34,7 +36,22 @@ def _convolve(step: Step, x: Feature, parts: Sequence[Tensor], *, bias: Tensor |
     padding = [own + before for own, before in zip(pair(step["padding"]), x.padding, strict=True)]
     window = step.window(weights[0].shape[2:], step["stride"], padding)
     shift = None if bias is None else step.constant(bias)
-    common = {"window": window, "groups": step["groups"]}
+    common: dict[str, Any] = {"window": window, "groups": step["groups"]}
+    if x.code is None and id(parts[0]) in step.rounded:
+        weight, bits = step.rounded[id(parts[0])]
+        integers, unit = whole_numbers(weight.detach(), bits)
+        whole = (integers.cpu().numpy().astype(f"i{bits // 8}"),)
+        made = RoundedConv(
+            step.path,
+            (value,),
+            step.result(),
+            Epilogue(shift=shift),
+            **common,
+            bits=bits,
+            integers=whole,
+            unit=step.constant(unit),
+        )
+        return step.emit(made)
     if x.code is None:
         return step.emit(Conv(step.path, (value,), step.result(), Epilogue(shift=shift), **common, weights=weights))
     magnitudes = [np.abs(weight) for weight in weights]

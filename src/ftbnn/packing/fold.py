@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ftbnn.packing.graph import BConv, Conv, Epilogue, Fused, Graph, Linear, Operator, Pointwise, Value
+from ftbnn.packing.graph import BConv, Conv, Epilogue, Fused, Graph, Linear, Operator, Pointwise, RoundedConv, Value
 
 # Of two operators that an addition could join, the first of these: what is left for the other is to be computed before.
-_PREFERENCE: tuple[type[Operator], ...] = (BConv, Conv, Linear, Pointwise)
+_PREFERENCE: tuple[type[Operator], ...] = (BConv, Conv, RoundedConv, Linear, Pointwise)
 
 
 def fold(graph: Graph) -> Graph:

@@ -18,9 +18,9 @@ ActName = Literal["none", "relu", "prelu", "fprelu", "clamp", "hardswish", "hard
 ACTS: tuple[ActName, ...] = get_args(ActName)  # by their numbers in the file
 ACTS_OF_VERSION_1 = ACTS[:4]
 
-# What stands in the file: six u32, one u32, one u8, or a blob: of real weights, of a number per channel, of bits, of
-# whole numbers.
-FieldKind = Literal["window", "u32", "u8", "weights", "numbers", "bits", "integers"]
+# What stands in the file: six u32, one u32, one u8, or a blob: of real weights, of rounded ones, of a number per
+# channel, of bits, of whole numbers.
+FieldKind = Literal["window", "u32", "u8", "weights", "rounded", "numbers", "bits", "integers"]
 
 
 class ExportError(UserError):
@@ -240,6 +240,40 @@ class Flatten(Operator):
     kind, title, note = 10, "flatten", "channel-major: channel, row, column"
 
 
+@dataclass
+class RoundedConv(Fused):
+    """Weights that are whole multiples, in arrays as Conv's of i8 or i16, of the unit of their output channel."""
+
+    kind, title = 11, "rounded conv"
+    note = "(3) zero padding; a weight is its integer times unit[out], and none is -2^(bits - 1)"
+    fields = (
+        WINDOW,
+        GROUPS,
+        Field("bits", "u8", "u8 bits, 8 or 16"),
+        Field("integers", "rounded", "blob i8 or i16 [out][in of group][kh][kw]"),
+        Field("unit", "numbers", "blob f32 [out] unit"),
+    )
+    window: Window = field(kw_only=True)
+    groups: int = field(kw_only=True)
+    bits: int = field(kw_only=True)
+    integers: tuple[NDArray[Any], ...] = field(kw_only=True)
+    unit: Numbers = field(kw_only=True)
+
+    @property
+    def version(self) -> int:
+        return 3
+
+    @property
+    def weights(self) -> tuple[NDArray[np.float32], ...]:
+        """As numbers, rounded as training rounds them."""
+        parts, first = [], 0
+        for part in self.integers:
+            unit = self.unit[first : first + len(part)].astype(np.float32)
+            parts.append(part.astype(np.float32) * unit[:, None, None, None])
+            first += len(part)
+        return tuple(parts)
+
+
 OPERATORS: tuple[type[Operator], ...] = (
     Conv,
     BConv,
@@ -251,6 +285,7 @@ OPERATORS: tuple[type[Operator], ...] = (
     Channels,
     Pointwise,
     Flatten,
+    RoundedConv,
 )
 
 

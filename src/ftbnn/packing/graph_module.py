@@ -23,6 +23,7 @@ from ftbnn.packing.graph import (
     MaxPool,
     Operator,
     Pointwise,
+    RoundedConv,
     Value,
     Window,
 )
@@ -61,7 +62,7 @@ class _Step(nn.Module):
         super().__init__()
         self.operator = operator
         weights: list[Tensor] = []
-        if isinstance(operator, Conv):
+        if isinstance(operator, Conv | RoundedConv):
             weights = [_tensor(part) for part in operator.weights]
         elif isinstance(operator, BConv):
             weights = [_tensor(2.0 * part - 1) for part in operator.positive]
@@ -116,7 +117,7 @@ CURVES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _conv(operator: Conv | BConv, weights: list[Tensor], x: Tensor) -> Tensor:
+def _conv(operator: Conv | BConv | RoundedConv, weights: list[Tensor], x: Tensor) -> Tensor:
     window = operator.window
 
     def convolve(part: Tensor, weight: Tensor, groups: int) -> Tensor:
@@ -158,6 +159,7 @@ def _runs_over(operator: Operator, window: Window) -> bool:
 RUN: dict[type[Operator], Callable[..., Tensor]] = {
     Conv: _conv,
     BConv: _bconv,
+    RoundedConv: _conv,
     Linear: lambda _, weights, x: F.linear(x.flatten(1), weights[0])[:, :, None, None],
     MaxPool: _max_pool,
     AvgPool: _avg_pool,

@@ -10,7 +10,19 @@ from numpy.typing import NDArray
 
 from ftbnn import _native
 from ftbnn.nn.bconv import split_groups
-from ftbnn.packing.graph import OPERATORS, BConv, Conv, Epilogue, Fused, Graph, Linear, Operator, Value, Window
+from ftbnn.packing.graph import (
+    OPERATORS,
+    BConv,
+    Conv,
+    Epilogue,
+    Fused,
+    Graph,
+    Linear,
+    Operator,
+    RoundedConv,
+    Value,
+    Window,
+)
 from ftbnn.runtime.model import naming
 
 KINDS = {operator.kind: operator for operator in OPERATORS}
@@ -28,9 +40,9 @@ def read_graph(path: Path) -> Graph:
 def _operator(row: dict[str, Any], values: list[Value]) -> Operator:
     kind, inputs, output = KINDS[row["kind"]], tuple(values[k] for k in row["inputs"]), values[row["output"]]
     fields: dict[str, Any] = {f.name: _GET[f.kind](row, f.name) for f in kind.fields}
-    if issubclass(kind, Conv | BConv):  # its blob is a stream of all output channels, group by group
-        name = "weights" if kind is Conv else "positive"
-        of_tap = (lambda part: part) if kind is Conv else _channels_first
+    if kind in _BLOBS:  # of all output channels, group by group
+        name = _BLOBS[kind]
+        of_tap = _channels_first if kind is BConv else (lambda part: part)
         sizes = inputs[0].channels, output.channels, fields["groups"], fields["window"].kernel
         fields[name] = tuple(of_tap(part) for part in _parts(fields[name], *sizes))
     elif kind is Linear:
@@ -48,14 +60,16 @@ def _window(row: dict[str, Any], name: str) -> Window:
 
 
 def _bits(row: dict[str, Any], _: str) -> NDArray[np.bool_]:
-    return np.unpackbits(np.frombuffer(row["bits"], np.uint8), bitorder="little").astype(bool)
+    return np.unpackbits(np.frombuffer(row["positive"], np.uint8), bitorder="little").astype(bool)
 
 
+_BLOBS: dict[type[Operator], str] = {Conv: "weights", BConv: "positive", RoundedConv: "integers"}
 _GET: dict[str, Callable[[dict[str, Any], str], Any]] = {
     "window": _window,
     "u32": lambda row, name: row[name],
     "u8": lambda row, name: row[name],
     "weights": lambda row, _: np.frombuffer(row["weights"], "<f4"),
+    "rounded": lambda row, name: np.frombuffer(row[name], f"<i{row['bits'] // 8}"),
     "numbers": lambda row, name: _numbers(row[name]),
     "bits": _bits,
     "integers": lambda row, name: np.frombuffer(row[name], "<i4").copy(),

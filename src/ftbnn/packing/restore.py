@@ -79,12 +79,12 @@ def _check_same(own: list[Fused], others: list[Fused], keeps: str | None, path: 
 def _settings(operator: Fused) -> list[Any]:
     end = operator.epilogue
     ends = np.array([end.low, end.high], np.float32).tolist()
-    return [end.act, ends, *(getattr(operator, name, None) for name in ("window", "groups", "zero_one"))]
+    return [end.act, ends, *(getattr(operator, name, None) for name in ("window", "groups", "zero_one", "bits"))]
 
 
 def _numbers(operator: Fused) -> Iterator[NDArray[Any]]:
     """What is learned, the weights first; a scale that is not there is 1, a shift or threshold 0."""
-    if isinstance(operator, kinds.Conv):
+    if isinstance(operator, kinds.Conv | kinds.RoundedConv):
         yield from operator.weights
     elif isinstance(operator, kinds.BConv):
         yield from operator.positive
@@ -129,7 +129,7 @@ def _packed(operator: Fused) -> Packed:
     if isinstance(operator, kinds.BConv):
         packed.positive = [tensor(part) for part in operator.positive]
         packed.threshold = tensor(_or(operator.threshold, np.zeros(operator.inputs[0].channels)))
-    elif isinstance(operator, kinds.Conv):
+    elif isinstance(operator, kinds.Conv | kinds.RoundedConv):
         packed.weights = [tensor(part) for part in operator.weights]
     elif isinstance(operator, kinds.Linear):
         packed.weights = [tensor(operator.weight)]

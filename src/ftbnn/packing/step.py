@@ -1,7 +1,7 @@
 """One operator of the trace, as the rules see it: its arguments by name, and the graph that grows."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class Step:
     arguments: dict[str, Any]
     moves: Moves
     write: Callable[[Operator], Value]
+    rounded: Mapping[int, tuple[Tensor, int]] = field(default_factory=dict)  # weights by id: what was rounded, bits
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

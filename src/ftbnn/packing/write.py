@@ -21,6 +21,7 @@ from ftbnn.packing.graph import (
     Graph,
     NotInFormat,
     Operator,
+    RoundedConv,
     Value,
     Window,
 )
@@ -94,6 +95,7 @@ class _Writer:
             "window": lambda _, __, window: _window(window),
             "u32": lambda _, __, number: _u32(number),
             "weights": lambda path, _, arrays: self.floats(path, "weight", *_several(arrays)),
+            "rounded": lambda _, __, parts: self.payload.add(_whole(parts)),
             "numbers": self.floats,
             "bits": lambda _, __, parts: self.payload.add(pack(parts)),
             "integers": lambda _, __, numbers: self.payload.add(numbers.astype("<i4").tobytes()),
@@ -107,7 +109,7 @@ class _Writer:
         return self.payload.add(flat.tobytes())
 
     def operator(self, operator: Operator) -> bytes:
-        if isinstance(operator, Conv | BConv) and operator.groups > MAX_GROUPS:
+        if isinstance(operator, Conv | BConv | RoundedConv) and operator.groups > MAX_GROUPS:
             raise NotInFormat(operator.path, f"has {operator.groups} groups; at most {MAX_GROUPS} are supported")
         inputs = [self.numbers[value] for value in operator.inputs]
         head = bytes([operator.kind]) + _text(operator.path) + _u32(len(inputs), *inputs)
@@ -145,6 +147,11 @@ class _Writer:
 
 def _several(arrays: Any) -> Sequence[Any]:
     return arrays if isinstance(arrays, tuple) else (arrays,)
+
+
+def _whole(parts: Sequence[NDArray[Any]]) -> bytes:
+    flat = np.concatenate([part.ravel() for part in parts])
+    return flat.astype(flat.dtype.newbyteorder("<")).tobytes()
 
 
 def _value(path: str, value: Value) -> bytes:

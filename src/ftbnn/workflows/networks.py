@@ -22,9 +22,9 @@ LARGEST_HINT = 128  # how far to look for an image size that works, to name it i
 def build(name: str, *, pretrained: str | None = None, images: Iterable[Tensor] = (), **settings: Any) -> nn.Module:
     """The network of that name, freshly initialised, or with the weights of a network of the zoo.
 
-    `settings` are classes, in_channels, stem, width and method; what is not given is the network's own default, or what
-    the zoo's has. A classifier of another number of classes stays fresh. Training on needs statistics that a file has
-    not: `fit` takes them from its first images, a loop of your own hands over `images`, some batches.
+    `settings` are classes, in_channels, stem, stem_bits, width and method; what is not given is the network's own
+    default, or what the zoo's has. A classifier of another number of classes stays fresh. Training on needs statistics
+    that a file has not: `fit` takes them from its first images, a loop of your own hands over `images`, some batches.
     """
     if pretrained is None:
         return load_own(name, **settings) if is_own(name) else build_fresh(name, **settings)
@@ -34,6 +34,7 @@ def build(name: str, *, pretrained: str | None = None, images: Iterable[Tensor] 
         raise UserError(f"zoo:{zoo_name} is a {card['model']}, not a {name}")
     channels, side, _ = card["input"]
     own = {"classes": len(card["classes"]), "in_channels": channels, "width": card["width"], "stem": stem_for(side)}
+    own |= {"stem_bits": card.get("stem_bits")}
     network = build_fresh(name, **(own | {key: value for key, value in settings.items() if value is not None}))
     restore(network, read_graph(zoo.resolve(f"{zoo.PREFIX}{zoo_name}")), f"zoo:{zoo_name}", images)
     return network
@@ -71,6 +72,7 @@ def count_named(
     classes: int | None = None,
     in_channels: int | None = None,
     stem: StemName | None = None,
+    stem_bits: int | None = None,
     width: int | None = None,
     method: str | None = None,
     rule: Convention = PAPER,
@@ -81,6 +83,7 @@ def count_named(
         "classes": classes,
         "in_channels": in_channels,
         "stem": stem,
+        "stem_bits": stem_bits,
         "width": width,
         "method": method,
     }
@@ -103,6 +106,7 @@ def design(
     classes: int = 1000,
     in_channels: int = 3,
     stem: StemName = "imagenet",
+    stem_bits: int | None = None,
     rule: Convention = PAPER,
 ) -> tuple[Design, list[Design]]:
     """The widest derived network that costs at most `limit`, and its neighbours."""
@@ -110,7 +114,15 @@ def design(
 
     def at(v: int) -> nn.Module:
         with skeleton():
-            return DerivedFTBNN(layers=layers, groups=groups, v=v, classes=classes, in_channels=in_channels, stem=stem)
+            return DerivedFTBNN(
+                layers=layers,
+                groups=groups,
+                v=v,
+                classes=classes,
+                in_channels=in_channels,
+                stem=stem,
+                stem_bits=stem_bits,
+            )
 
     narrowest = -(-groups // 2)  # the first stage has 2v channels, at least one for each group
     _count(at(narrowest), in_channels, image_size, rule)

@@ -55,6 +55,7 @@ def plan(
     out: Path | None = None,
     width: int | None = None,
     stem: str | None = None,
+    stem_bits: int | None = None,
     image_size: int | None = None,
     method: str | None = None,
 ) -> Plan:
@@ -67,14 +68,13 @@ def plan(
     family = "naive" if is_own(model) else find_model(model).recipe
     resolved = with_settings(recipes.find(recipe or recipes.for_data(family, data)), settings or {})
     chosen: dict[str, Any] = {"classes": spec.classes, "in_channels": spec.channels, "width": width, "stem": stem}
-    if method is not None:
-        chosen["method"] = method
+    chosen |= {key: value for key, value in (("stem_bits", stem_bits), ("method", method)) if value is not None}
     if is_own(model):
         takes = parameters_of(model)
         chosen = {
             key: value
             for key, value in chosen.items()
-            if key in takes or (value is not None and key in ("width", "stem", "method"))
+            if key in takes or (value is not None and key in ("width", "stem", "stem_bits", "method"))
         }
     elif (entry := find_model(model)).has_stems:
         default_width = recipes.DEFAULT_WIDTH.get(data) if entry.has_width else None
@@ -85,7 +85,8 @@ def plan(
     else:
         with skeleton():
             count(model_spec.build(), (spec.channels, spec.image_size, spec.image_size))
-    asked = {"image-size": image_size, "width": width, "stem": stem, "method": method, "recipe": recipe}
+    asked = {"image-size": image_size, "width": width, "stem": stem, "stem-bits": stem_bits}
+    asked |= {"method": method, "recipe": recipe}
     words = ["ftbnn", "train", model, "--data", data, *(["--data-dir", "DIR"] if SOURCES[data].needs_dir else [])]
     words += [word for flag, value in asked.items() if value is not None for word in (f"--{flag}", str(value))]
     words += [word for key, value in (settings or {}).items() for word in ("--set", f"{key}={value}")]

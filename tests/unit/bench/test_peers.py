@@ -5,6 +5,7 @@ import pytest
 import torch
 from export_networks import build_small, make_dyadic, small_networks
 
+from ftbnn.bench import pixels
 from ftbnn.bench.peers.resnet18 import ResNet18
 from ftbnn.bench.subject import open_subject
 from ftbnn.errors import UserError
@@ -80,3 +81,35 @@ def test_resnet18_in_onnx_is_resnet18(tmp_path):
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         found = session.run(None, {"input": images})[0]
         assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def test_engines_normalise_pixels_alike(tmp_path):
+    """Each with its own means, at the start of what it runs."""
+    onnxruntime, openvino = pytest.importorskip("onnxruntime"), pytest.importorskip("openvino")
+    import onnx
+
+    from ftbnn.bench.peers import openvino_cpu
+    from ftbnn.bench.peers.torch_eager import FromPixels
+    from ftbnn.runtime import load
+
+    plain = open_subject("ftbnn18", tmp_path, image_size=32, width=8)
+    subject = open_subject("ftbnn18", tmp_path, image_size=32, width=8, stem_bits=8)
+    assert plain.minimum_bytes - subject.minimum_bytes == 3 * 8 * 27 - 4 * 8
+    assert open_subject(str(subject.file), tmp_path, image_size=None, width=None).minimum_bytes < plain.minimum_bytes
+    images = pixels.random_images(2, subject.input_shape, is_pixels=True)
+    scale, shift = pixels.scale_and_shift(3)
+    normal = torch.from_numpy(images.transpose(0, 3, 1, 2) * scale + shift)
+    resnet = ResNet18(subject, tmp_path)
+    with torch.no_grad():
+        expected = resnet.network(normal).numpy()
+        np.testing.assert_allclose(
+            FromPixels(resnet.network, 3)(torch.from_numpy(images)), expected, rtol=1e-4, atol=1e-4
+        )
+        np.testing.assert_allclose(load(subject.file)(images), subject.network(normal), rtol=1e-3, atol=1e-3)
+    model = pixels.with_pixels(onnx.load(resnet.fp32)).SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"pixels": images})[0], expected, rtol=1e-4, atol=1e-4)
+    graph = openvino.Core().read_model(resnet.fp32)
+    graph.reshape([2, *resnet.shape])
+    request = openvino_cpu.compile_model(openvino_cpu.with_pixels(graph), 1).create_infer_request()
+    np.testing.assert_allclose(request.infer(images)[0], expected, rtol=1e-3, atol=1e-3)

@@ -20,6 +20,7 @@ KINDS = {
     8: "channels",
     9: "pointwise",
     10: "flatten",
+    11: "rounded conv",
 }
 ACTS = ("none", "relu", "prelu", "fprelu", "clamp", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh")
 
@@ -91,8 +92,8 @@ class Graph:
 
     def epilogue(self, channels):
         flags, act = self.take("BB")
-        assert flags < (16 if self.file.version == 2 else 8)
-        assert act < (10 if self.file.version == 2 else 4)
+        assert flags < (16 if self.file.version > 1 else 8)
+        assert act < (10 if self.file.version > 1 else 4)
         return {
             "scale": self.blob("<f4", channels) if flags & 1 else None,
             "shift": self.blob("<f4", channels) if flags & 2 else None,
@@ -115,7 +116,7 @@ def read(data):
         "<8sIIQQQII", data
     )
     assert magic == bytes.fromhex("894654424E4E0D0A")
-    assert version in (1, 2)
+    assert version in (1, 2, 3)
     assert header == 64
     assert data[48:60] == bytes(12)
     assert struct.unpack_from("<I", data, 60)[0] == zlib.crc32(data[:60])
@@ -147,16 +148,27 @@ def read_operator(graph, values):
     output = graph.take("I")
     fields = {"kind": kind, "path": path, "inputs": inputs, "output": output}
     before, after = values[inputs[0]][0], values[output][0]
-    if kind in ("conv", "bconv"):
+    if kind in ("conv", "bconv", "rounded conv"):
         fields |= graph.window()
         fields["groups"] = groups = graph.take("I")
         pairs = list(zip(group_sizes(before, groups), group_sizes(after, groups), strict=True))
         count = sum(i * o for i, o in pairs) * fields["kernel"][0] * fields["kernel"][1]
         if kind == "conv":
             stream = graph.blob("<f4", count)
+        elif kind == "rounded conv":
+            assert graph.file.version == 3
+            fields["bits"] = bits = graph.take("B")
+            stream = graph.blob({8: "<i1", 16: "<i2"}[bits], count)
+            assert stream.abs().max() < 2 ** (bits - 1)
+            fields["unit"] = unit = graph.blob("<f4", after)
+            assert (unit > 0).all()
+            stream = stream * torch.repeat_interleave(
+                unit,
+                torch.tensor([i * fields["kernel"][0] * fields["kernel"][1] for i, o in pairs for _ in range(o)]),
+            )
         else:
             code = graph.take("B")
-            assert code < (4 if graph.file.version == 2 else 2)
+            assert code < (4 if graph.file.version > 1 else 2)
             fields["zero_one"] = bool(code & 1)
             packed = graph.blob("u1", (count + 7) // 8)
             bits = np.unpackbits(packed.numpy().astype(np.uint8), bitorder="little")
@@ -167,7 +179,7 @@ def read_operator(graph, values):
         for i, o in pairs:
             size = i * o * fields["kernel"][0] * fields["kernel"][1]
             block, stream = stream[:size], stream[size:]
-            if kind == "conv":
+            if kind != "bconv":
                 weights.append(block.reshape(o, i, *fields["kernel"]))
             else:
                 weights.append(block.reshape(o, *fields["kernel"], i).permute(0, 3, 1, 2))
@@ -179,7 +191,7 @@ def read_operator(graph, values):
             fields["whole"] = bool(graph.take("B"))
     elif kind == "channels":
         fields["map"] = graph.blob("<i4", after)
-    if kind in ("conv", "bconv", "linear", "pointwise"):
+    if kind in ("conv", "bconv", "rounded conv", "linear", "pointwise"):
         fields |= graph.epilogue(after)
     return SimpleNamespace(**fields, shape=values[output])
 
@@ -260,6 +272,7 @@ def average_to(operator, x):
 RUN = {
     "conv": convolve,
     "bconv": binary_convolve,
+    "rounded conv": convolve,
     "linear": lambda operator, x: (x[:, :, 0, 0] @ operator.weight.T)[:, :, None, None],
     "max-pool": lambda operator, x: windows(operator, x, -torch.inf).amax((-1, -2)),
     "avg-pool": average,

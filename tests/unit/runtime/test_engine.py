@@ -16,7 +16,7 @@ from torch import nn
 from ftbnn import _native
 from ftbnn.errors import UserError
 from ftbnn.models import REGISTRY, build, find
-from ftbnn.nn import BConv, FPReLU, MeanScaledSigns, Sign
+from ftbnn.nn import BConv, FPReLU, MeanScaledSigns, RoundedConv2d, Sign
 from ftbnn.packing import pack
 from ftbnn.runtime import load
 
@@ -287,7 +287,7 @@ def test_flipped_bits_behind_right_checksums_never_crash(tiny):
 def test_a_later_version_and_a_payload_of_nan_are_refused(tiny):
     data = bytearray(tiny[1].read_bytes())
     later = bytearray(data)
-    struct.pack_into("<I", later, 8, 3)
+    struct.pack_into("<I", later, 8, 4)
     refuse(sealed(bytes(later)))
     payload_at = struct.unpack_from("<Q", data, 24)[0]
     data[payload_at:] = b"\xff" * (len(data) - payload_at)
@@ -465,6 +465,28 @@ def test_the_integer_stem_is_as_good_as_floats(shape, pool, tmp_path):
     floats = np.abs(load(path, threads=1, isa="avx512")(images.numpy()) - exact).max(1)
     integers = np.abs(load(path, threads=2, isa=INTEGER_STEM)(images.numpy()) - exact).max(1)
     assert (integers <= STEM_ERROR * floats).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("pool", [False, True])
+@pytest.mark.parametrize("shape", [(64, 7, 2, 3), (20, 3, 1, 1), (3, (2, 5), 3, 0)])
+def test_a_rounded_stem_takes_pixels_as_it_takes_numbers(shape, pool, bits, isa, tmp_path):
+    """One network, whether an image comes in 8 bits, to integer sums where the CPU has them, or normalised."""
+    torch.manual_seed(0)
+    network, path = stem_of(RoundedConv2d(3, *shape, bias=False, bits=bits), pool), tmp_path / "net.ftbnn"
+    randomise(network)
+    images = torch.randint(0, 256, (2, 37, 45, 3), dtype=torch.uint8)
+    mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    pack(network, torch.zeros(2, 3, 37, 45), path, mean=mean.tolist(), std=std.tolist())
+    normal = ((images.double() / 255 - torch.tensor(mean)) / torch.tensor(std)).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        exact = network.double()(normal).flatten(1).numpy()
+    given = [load(path, threads=threads, isa=isa)(images.numpy()) for threads in (1, 3)]
+    assert (given[0] == given[1]).all()
+    floats = load(path, threads=1, isa=isa)(normal.float().contiguous().numpy())
+    for found in (given[0], floats):
+        np.testing.assert_allclose(found, exact, rtol=0, atol=2e-6 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("isa", ISAS)

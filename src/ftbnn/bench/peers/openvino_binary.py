@@ -31,6 +31,7 @@ from ftbnn.packing.graph import (
     MaxPool,
     Operator,
     Pointwise,
+    RoundedConv,
     Value,
     Window,
 )
@@ -44,7 +45,8 @@ def binary_model(graph: Graph, batch: int) -> Any:
     image = ops.parameter([batch, *_shape(graph.input)], np.float32, name="input")
     nodes: dict[Value, Node] = {graph.input: image}
     for operator in graph.operators:
-        if operator.version > 1:
+        words = operator.epilogue if isinstance(operator, RoundedConv) else operator
+        if words.version > 1:
             raise UserError(f"no binary row: {operator.path} has a threshold or non-linearity that is not given to it")
         node = BUILD[type(operator)](operator, *(nodes[value] for value in operator.inputs))
         if isinstance(operator, Fused):
@@ -73,7 +75,9 @@ def _pads_end(operator: Operator, window: Window) -> list[int]:
     ]
 
 
-def _in_groups(operator: Conv | BConv, x: Node, weights: Sequence[NDArray[Any]], convolve: Callable[..., Node]) -> Node:
+def _in_groups(
+    operator: Conv | BConv | RoundedConv, x: Node, weights: Sequence[NDArray[Any]], convolve: Callable[..., Node]
+) -> Node:
     """convolve(inputs, weights) for every group: neither convolution of OpenVINO takes uneven groups."""
     if operator.groups == 1:
         return convolve(x, weights[0])
@@ -86,7 +90,7 @@ def _in_groups(operator: Conv | BConv, x: Node, weights: Sequence[NDArray[Any]],
     return ops.concat(outputs, 1)
 
 
-def _conv(operator: Conv, x: Node) -> Node:
+def _conv(operator: Conv | RoundedConv, x: Node) -> Node:
     window = operator.window
     where = (list(window.stride), list(window.padding), _pads_end(operator, window), [1, 1])
 
@@ -168,6 +172,7 @@ def _finish(operator: Fused, x: Node, nodes: dict[Value, Node]) -> Node:
 BUILD: dict[type[Operator], Callable[..., Node]] = {
     Conv: _conv,
     BConv: _bconv,
+    RoundedConv: _conv,
     Linear: _linear,
     MaxPool: _max_pool,
     AvgPool: _avg_pool,
