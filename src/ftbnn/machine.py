@@ -2,6 +2,7 @@
 
 import platform
 import subprocess
+import zlib
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,13 @@ def capabilities() -> dict[str, Any]:
 
     found: dict[str, Any] = _native.capabilities()
     return found
+
+
+def engine_checksum() -> str:
+    """Of the compiled extension: kernels may change within a version."""
+    from ftbnn import _native
+
+    return f"{zlib.crc32(Path(_native.__file__).read_bytes()):08x}"
 
 
 def describe(packages: tuple[str, ...] = PACKAGES) -> dict[str, Any]:

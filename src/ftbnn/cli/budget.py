@@ -74,7 +74,7 @@ def _run_model(args: argparse.Namespace) -> None:
 
 
 def _show_measured(args: argparse.Namespace, budget: Any) -> None:
-    from ftbnn.workflows.latency import measured_layers
+    from ftbnn.workflows.timing import measured_layers
 
     names = ("classes", "in_channels", "stem", "stem_bits", "width", "method")
     settings = {name: getattr(args, name) for name in names}

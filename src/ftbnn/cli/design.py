@@ -1,12 +1,22 @@
-"""design: the widest derived network that a budget allows, in operations or in milliseconds."""
+"""design: the widest derived network that a budget allows, in operations or in milliseconds; a check of those."""
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
 from ftbnn.text import size, table
+
+SIZES = {
+    "image_size": 224,
+    "classes": 1000,
+    "in_channels": 3,
+    "stem": "imagenet",
+    "stem_bits": None,
+    "convention": "paper",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limit = parser.add_mutually_exclusive_group(required=True)
     limit.add_argument("--budget", type=float, metavar="M", help="limit of FLOPs + BOPs / 64, in millions")
     limit.add_argument("--latency", type=float, metavar="MS", help="limit of milliseconds an image on this machine")
-    parser.add_argument("--threads", type=int, default=1, help="threads of --latency (default: 1)")
+    limit.add_argument(
+        "--check", action="store_true", help="what --latency predicts for the paper's 20 networks, and what they take"
+    )
+    parser.add_argument("--threads", type=int, help="threads of --latency and --check (default: 1)")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="with --check: write JSON and README.md there")
     parser.add_argument("--image-size", type=int, default=224, help="side of the square input, in pixels")
     parser.add_argument("--classes", type=int, default=1000, help="number of classes")
     parser.add_argument("--in-channels", type=int, default=3, help="channels of the image")
@@ -28,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn design")
+    if args.report and not args.check:
+        raise UserError("--report is of --check; leave it out")
+    if args.check:
+        _run_check(args)
+        return
     if args.latency is not None:
         _run_latency(args)
         return
@@ -35,6 +54,8 @@ def run(args: argparse.Namespace) -> None:
     from ftbnn.budget.report import totals
     from ftbnn.workflows.networks import design
 
+    if args.threads is not None:
+        raise UserError("--threads is of --latency and --check; a budget is the same for any number")
     if args.layers is None:
         raise UserError("--budget needs --layers: 18, 34 or 44")
     args.groups = 1 if args.groups is None else args.groups
@@ -82,7 +103,32 @@ def run(args: argparse.Namespace) -> None:
     print(table(header, cells))
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _run_check(args: argparse.Namespace) -> None:
+    from ftbnn.bench import report
+    from ftbnn.experiments.predictions import prediction_rows, show_timed, verdict
+
+    given = [name for name in ("layers", "groups") if getattr(args, name) is not None]
+    given += [name for name, usual in SIZES.items() if getattr(args, name) != usual]
+    if given:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"--check measures the paper's 20 networks as they are; leave {flags} out")
+    if args.report:
+        report.create(args.report)
+    rows = prediction_rows(threads=1 if args.threads is None else args.threads, say=_say)
+    text = f"{show_timed(rows)}\n{verdict(rows)}"
+    if args.report:
+        report.write(args.report, "predictions", rows, text=text, picture=False)
+    if args.json:
+        print_json({"networks": rows})
+    print(text, file=sys.stderr if args.json else sys.stdout)
+
+
 def _run_latency(args: argparse.Namespace) -> None:
+    from ftbnn.experiments.predictions import show_timed, timed_row
     from ftbnn.models.derived import BLOCKS
     from ftbnn.workflows.latency import GROUPS, widest_within
     from ftbnn.workflows.networks import count_named
@@ -90,34 +136,24 @@ def _run_latency(args: argparse.Namespace) -> None:
     if args.stem != "imagenet" or args.stem_bits is not None or args.convention != "paper":
         what = "leave --stem, --stem-bits and --convention out"
         raise UserError(f"--latency measures networks as the paper has them; {what}")
+    threads = 1 if args.threads is None else args.threads
     found = widest_within(
         args.latency,
         layers=tuple(BLOCKS) if args.layers is None else (args.layers,),
         groups=GROUPS if args.groups is None else (args.groups,),
-        threads=args.threads,
+        threads=threads,
         shape=(args.in_channels, args.image_size, args.image_size),
         classes=args.classes,
-        say=lambda text: print(text, file=sys.stderr, flush=True),
+        say=_say,
     )
     rows: list[dict[str, Any]] = []
     for network in found:
         budget = count_named(
             network.name, image_size=args.image_size, classes=args.classes, in_channels=args.in_channels
         )
-        times = {"predicted_ms": network.predicted_ms, "measured_ms": network.measured_ms, "error": network.error}
-        rows.append({"model": network.name, "budget_m": budget.budget / 1e6, **times})
+        rows.append(timed_row(network.name, budget.budget / 1e6, network))
     rows.sort(key=lambda row: -row["budget_m"])
     if args.json:
-        print_json({"limit_ms": args.latency, "threads": args.threads, "networks": rows})
+        print_json({"limit_ms": args.latency, "threads": threads, "networks": rows})
         return
-    cells = [
-        [
-            row["model"],
-            f"{row['budget_m']:.2f}",
-            f"{row['predicted_ms']:.2f}",
-            f"{row['measured_ms']:.2f}",
-            f"{row['error']:+.1%}",
-        ]
-        for row in rows
-    ]
-    print(table(["model", "budget M", "predicted ms", "measured ms", "error"], cells))
+    print(show_timed(rows))
