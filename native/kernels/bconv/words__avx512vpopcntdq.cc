@@ -148,8 +148,21 @@ __attribute__((noinline)) void bconv_tile(const Row& row, int x) {
   }
 }
 
-// A row in as few tiles as it takes, of nearly equal sizes. Only full tiles are worth a constant step: it saves address
-// arithmetic, 4 % of a layer with 64 channels.
+// So many rows down, or up.
+inline void move_rows(Row& row, const BConvRows& rows, std::ptrdiff_t count) {
+  const std::ptrdiff_t bytes = count * static_cast<std::ptrdiff_t>(rows.pieces->row_step);
+  for (Windows& windows : row.windows) {
+    windows.low += bytes;
+    windows.high += bytes;
+    windows.low_ones += count * rows.width;
+    windows.high_ones += count * rows.width;
+  }
+  move_rows(row.end, count);
+}
+
+// From the first and the last row towards the middle: a CPU that foresees the next row of each load would else fetch
+// rows behind the last one, which are another thread's, away from that. A row in as few tiles as it takes, of nearly
+// equal sizes. Only full tiles are worth a constant step: it saves address arithmetic, 4 % of a layer with 64 channels.
 template <typename Kind, bool ZeroOne, int Step>
 void bconv_rows(const BConvRows& rows, Row row) {
   static constexpr void (*tiles[BIT_TILE])(const Row&, int) = {
@@ -158,19 +171,16 @@ void bconv_rows(const BConvRows& rows, Row row) {
       bconv_tile<Kind, ZeroOne, Step, 7>};
   const bool is_long = rows.width % LONG_TILE == 0;
   const int count = (rows.width + BIT_TILE - 1) / BIT_TILE, larger = rows.width % count;
-  for (int y = 0; y < rows.rows; ++y, next_row(row.end)) {
+  for (int k = 0, y = 0; k < rows.rows; ++k) {
+    const int next = k % 2 == 0 ? k / 2 : rows.rows - 1 - k / 2;
+    move_rows(row, rows, next - y);
+    y = next;
     row.base = rows.base + rows.row_border[y] * rows.row_base;
     for (int x = 0; is_long && x < rows.width; x += LONG_TILE) bconv_tile<Kind, ZeroOne, Step, LONG_TILE>(row, x);
     for (int tile = 0, x = 0; !is_long && tile < count; ++tile) {
       const int positions = rows.width / count + (tile < larger ? 1 : 0);
       tiles[positions - 1](row, x);
       x += positions;
-    }
-    for (Windows& windows : row.windows) {
-      windows.low += rows.pieces->row_step;
-      windows.high += rows.pieces->row_step;
-      windows.low_ones += rows.width;
-      windows.high_ones += rows.width;
     }
   }
 }

@@ -62,12 +62,15 @@ struct Epilogue {
   return end.after != nullptr ? y + end.after[c] : y;
 }
 
-// To the output row below.
-[[maybe_unused]] static inline void next_row(Epilogue& end) {
-  if (end.shortcut != nullptr) end.shortcut += end.shortcut_row;
-  if (end.out != nullptr) end.out += end.out_row;
-  if (end.codes != nullptr) end.codes += end.codes_row;
+// So many output rows down, or up.
+[[maybe_unused]] static inline void move_rows(Epilogue& end, std::ptrdiff_t rows) {
+  if (end.shortcut != nullptr) end.shortcut += rows * static_cast<std::ptrdiff_t>(end.shortcut_row);
+  if (end.out != nullptr) end.out += rows * static_cast<std::ptrdiff_t>(end.out_row);
+  if (end.codes != nullptr) end.codes += rows * static_cast<std::ptrdiff_t>(end.codes_row);
 }
+
+// To the output row below.
+[[maybe_unused]] static inline void next_row(Epilogue& end) { move_rows(end, 1); }
 
 // To the n-th panel behind this one, of the same group.
 [[maybe_unused]] static inline Epilogue of_panel(Epilogue end, int n) {
