@@ -26,7 +26,8 @@ struct Memory {
 class Image {
  public:
   static constexpr int PIECES_PER_THREAD = 4;
-  static constexpr std::size_t BAND_BYTES = std::size_t{1} << 21;  // of an output
+  static constexpr std::size_t BAND_BYTES = std::size_t{1}
+                                            << 21;  // of an output: less costs more calls than caches gain
 
   // Without a pool the calling thread does all. scratch: plan.scratch_bytes() for each thread.
   Image(const Model& model, const Plan& plan, Memory& memory, std::uint8_t* scratch, ThreadPool* pool)

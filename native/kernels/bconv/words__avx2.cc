@@ -1,6 +1,6 @@
 // Nibbles in lanes of output channels: a code's nibble chooses a table of sixteen counts, the weights of 32 channels
 // are its indices. One look-up of a table serves two panels; sums need no transposition.
-#include "kernels/bconv/words.h"
+#include "kernels/bconv/words__x86.h"
 
 #include "kernels/bconv/bconv.h"
 #include "kernels/bconv/planes__nibbles.h"
@@ -180,14 +180,6 @@ void bconv_panels(const BConvRows* panels, int count) {
 
 void rows(const BConvRows* panels, int count) {
   panels->zero_one ? bconv_panels<true>(panels, count) : bconv_panels<false>(panels, count);
-}
-
-void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
-  for (int x = 0; x < positions; ++x) {
-    long long sum = 0;
-    for (std::size_t k = 0; k < words; ++k) sum += __builtin_popcountll(*codes++);
-    ones[x] = static_cast<std::int32_t>(sum);
-  }
 }
 
 void split(const std::uint64_t* codes, std::size_t words, int positions, std::uint8_t* to, std::size_t bytes) {

@@ -1,6 +1,6 @@
 // A lane is an output channel, a tile some positions of the row, so sums never cross lanes and the epilogue starts
 // from registers. Words are of 32 bits, so that a vector is 16 channels, as the epilogue's are.
-#include "kernels/bconv/words.h"
+#include "kernels/bconv/words__x86.h"
 #include "kernels/epilogue/epilogue__avx512.h"
 
 namespace ftbnn {
@@ -280,14 +280,6 @@ void bconv_groups(const BConvRows& rows) {
 
 void rows(const BConvRows* panels, int) {
   panels->zero_one ? bconv_groups<true>(*panels) : bconv_groups<false>(*panels);
-}
-
-void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
-  for (int x = 0; x < positions; ++x) {
-    long long sum = 0;
-    for (std::size_t k = 0; k < words; ++k) sum += __builtin_popcountll(*codes++);
-    ones[x] = static_cast<std::int32_t>(sum);
-  }
 }
 
 bool always(const BConvShape&) { return true; }

@@ -35,7 +35,7 @@ def test_rows_have_what_a_report_needs(capsys):
     assert all(row["images_per_s"] > 0 and row["peak_mb"] > 0 for row in rows)
 
 
-def test_a_profile_has_every_phase_and_the_rest(capfd):
+def test_a_profile_has_every_phase_and_the_rest(capfd, monkeypatch):
     arguments = ["toy-prelu", "--batch", "4", "--image-size", "28", "--rounds", "1", "--profile"]
     assert main(["bench", "train", *arguments, "--json"]) == 0
     out, err = capfd.readouterr()
@@ -46,8 +46,9 @@ def test_a_profile_has_every_phase_and_the_rest(capfd):
     assert any(row["layer"] == "PyTorch" for row in rows)
     assert all(row["gmacs_per_s"] > 0 for row in rows if row["operator"] == "conv")
     assert all(row["roof_share"] > 0 for row in rows if row["operator"] == "conv gradients")
+    monkeypatch.setattr("ftbnn.cli.bench.LEAST_SHARE", 0)  # under load PyTorch's share may be tiny
     assert main(["bench", "train", *arguments]) == 0
-    assert "one step: " in capfd.readouterr().out
+    assert "PyTorch" in capfd.readouterr().out
 
 
 def test_only_the_marks_of_the_profiler_are_left_out(capfd):
