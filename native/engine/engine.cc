@@ -47,9 +47,9 @@ class Questions {
 
 // What a call needs that works alone.
 struct Engine::Workspace {
-  explicit Workspace(const Plan& plan) : memory(plan), scratch(plan.scratch_bytes()) {}
+  explicit Workspace(const Plan& plan) : memory(plan), desk(plan) {}
   Memory memory;
-  AlignedArray<std::uint8_t> scratch;
+  Desk desk;
 };
 
 // Gives the memory back when the run is over.
@@ -85,8 +85,8 @@ Engine::Engine(Model model, int threads, const Limits& limits, const std::string
     : model_(std::move(model)),
       isa_(isa.empty() ? isa_in_use() : isa),
       plan_(model_, usable_features(isa) & ~(any_order ? 0 : feature::other_rounding), limits),
-      pool_(threads),
-      scratch_(plan_.scratch_bytes() * static_cast<std::size_t>(threads)) {
+      pool_(threads) {
+  for (int k = 0; k < threads; ++k) desks_.emplace_back(plan_);
   memories_.push_back(std::make_unique<Memory>(plan_));
   // The plan has what it needs of the file's bytes.
   model_.bytes = {};
@@ -123,7 +123,7 @@ void Engine::run_all(const Pixel* images, int batch, float* output, const Interr
   std::unique_lock<std::mutex> lock(pool_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {  // another call has the pool: same results on this thread alone, and no waiting
     const Loan space(*this);
-    Image image(model_, plan_, (*space).memory, (*space).scratch.data(), nullptr);
+    Image image(model_, plan_, (*space).memory, &(*space).desk, nullptr);
     for (int k = 0; k < batch; ++k) run_one(image, images + at(k, in), output + at(k, out), ask);
     return;
   }
@@ -132,13 +132,12 @@ void Engine::run_all(const Pixel* images, int batch, float* output, const Interr
   if (apart > 0) {
     while (memories_.size() < static_cast<std::size_t>(threads)) memories_.push_back(std::make_unique<Memory>(plan_));
     pool_.run(apart, [&](int k, int worker) {
-      Image image(model_, plan_, *memories_[static_cast<std::size_t>(worker)],
-                  scratch_.data() + at(worker, plan_.scratch_bytes()), nullptr);
+      Image image(model_, plan_, *memories_[static_cast<std::size_t>(worker)], desks_.data() + worker, nullptr);
       const std::function<void()> none;
       run_one(image, images + at(k, in), output + at(k, out), worker == 0 ? std::function<void()>(ask) : none);
     });
   }
-  Image image(model_, plan_, *memories_.front(), scratch_.data(), threads > 1 ? &pool_ : nullptr);
+  Image image(model_, plan_, *memories_.front(), desks_.data(), threads > 1 ? &pool_ : nullptr);
   for (int k = apart; k < batch; ++k) run_one(image, images + at(k, in), output + at(k, out), ask);
 }
 
@@ -155,7 +154,7 @@ template <typename Pixel>
 std::vector<double> Engine::profile_one(const Pixel* pixels, int rounds, const Interrupt& interrupt) const {
   std::vector<double> fastest(model_.operators.size() + 1, std::numeric_limits<double>::infinity());
   const std::lock_guard<std::mutex> lock(pool_mutex_);
-  Image image(model_, plan_, *memories_.front(), scratch_.data(), &pool_);
+  Image image(model_, plan_, *memories_.front(), desks_.data(), &pool_);
   Questions questions(interrupt);
   for (int round = 0; round < rounds; ++round) {
     questions.ask();

@@ -54,7 +54,7 @@ class Engine {
   mutable ThreadPool pool_;
   mutable std::mutex pool_mutex_;
   mutable std::vector<std::unique_ptr<Memory>> memories_;
-  mutable AlignedArray<std::uint8_t> scratch_;  // of all threads
+  mutable std::vector<Desk> desks_;  // of all threads
   // Calls that find the pool busy work alone, in memory that is kept here meanwhile.
   mutable std::mutex spare_mutex_;
   mutable std::vector<std::unique_ptr<Workspace>> spare_;

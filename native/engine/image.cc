@@ -1,6 +1,13 @@
 #include "engine/image.h"
 
+#include <atomic>
+
 namespace ftbnn {
+
+std::uint64_t Image::new_pass() {
+  static std::atomic<std::uint64_t> passes{0};
+  return ++passes;
+}
 
 void Image::clear_border(int value) const {
   const RealForm& form = forms().real(value);

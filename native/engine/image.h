@@ -11,16 +11,21 @@
 
 namespace ftbnn {
 
-// The memory of an image under way; scratch is that of the threads.
+// The memory of an image under way.
 struct Memory {
   explicit Memory(const Plan& plan)
-      : arena(plan.arena_floats()),
-        codes(plan.code_words()),
-        arranged(plan.arranged_bytes()),
-        pixels(plan.stem_bytes()) {}
+      : arena(plan.arena_floats()), codes(plan.code_words()), pixels(plan.stem_bytes()) {}
   AlignedArray<float> arena;
   AlignedArray<std::uint64_t> codes;
-  AlignedArray<std::uint8_t> arranged, pixels;
+  AlignedArray<std::uint8_t> pixels;
+};
+
+// What one thread works in: rows of an image as a convolution reads them, which no other thread looks at, and scratch.
+struct alignas(CACHE_LINE) Desk {
+  explicit Desk(const Plan& plan) : arranged(plan.arranged_bytes()), scratch(plan.scratch_bytes()) {}
+  AlignedArray<std::uint8_t> arranged, scratch;
+  std::uint64_t pass = 0;  // of which rows from `first` on are arranged
+  int first = 0;
 };
 
 class Image {
@@ -29,9 +34,9 @@ class Image {
   static constexpr std::size_t BAND_BYTES = std::size_t{1}
                                             << 21;  // of an output: less costs more calls than caches gain
 
-  // Without a pool the calling thread does all. scratch: plan.scratch_bytes() for each thread.
-  Image(const Model& model, const Plan& plan, Memory& memory, std::uint8_t* scratch, ThreadPool* pool)
-      : model_(model), plan_(plan), memory_(memory), scratch_(scratch), pool_(pool) {}
+  // Without a pool the calling thread does all. desks: one for each thread.
+  Image(const Model& model, const Plan& plan, Memory& memory, Desk* desks, ThreadPool* pool)
+      : model_(model), plan_(plan), memory_(memory), desks_(desks), pool_(pool) {}
 
   void load(const float* image);
   void load(const std::uint8_t* image);
@@ -42,8 +47,21 @@ class Image {
   const Shape& shape(int value) const { return model_.values[z(value)]; }
   bool has_pixels() const { return has_pixels_; }  // the image is there for the integer stem alone
   const void* pixels() const { return memory_.pixels.data(); }
-  void* arranged() const { return memory_.arranged.data(); }
-  void* scratch(int worker) const { return scratch_ + z(worker) * plan_.scratch_bytes(); }
+  int threads() const { return pool_ != nullptr ? pool_->threads() : 1; }
+  void* scratch(int worker) const { return desks_[worker].scratch.data(); }
+
+  // A convolution's way through the image, in tasks. Each thread arranges the rows that a task reads, make(to), unless
+  // its last task of this pass read them too: rows that threads shared would travel from cache to cache.
+  static std::uint64_t new_pass();
+  void* arranged(int worker) const { return desks_[worker].arranged.data(); }
+  template <typename Make>
+  void* arranged(std::uint64_t pass, int first, int worker, const Make& make) const {
+    Desk& desk = desks_[worker];
+    if (desk.pass != pass || desk.first != first) make(static_cast<void*>(desk.arranged.data()));
+    desk.pass = pass;
+    desk.first = first;
+    return desk.arranged.data();
+  }
 
   float* real(int value, int y, int x) const {
     const RealForm& form = forms().real(value);
@@ -77,9 +95,9 @@ class Image {
   // stay in the cache meanwhile, then those of the next rows. Threads take rows apart, not panels: those of a position
   // share cache lines.
   template <typename Body>
-  void for_panels(int panels, int rows, std::size_t row_bytes, const Body& body) {
+  void for_panels(int panels, int rows, std::size_t row_bytes, const Body& body, int most = PIECES_PER_THREAD) {
     const int bands = static_cast<int>(z(rows) * row_bytes / BAND_BYTES) + 1;
-    const int wanted = threads() > 1 ? (PIECES_PER_THREAD + panels - 1) / panels : 1;
+    const int wanted = threads() > 1 ? (most + panels - 1) / panels : 1;
     const int cuts = std::min(rows, std::max((bands + threads() - 1) / threads(), wanted) * threads());
     parallel(panels * cuts, [&](int task, int worker) {
       const int cut = task / panels;
@@ -95,14 +113,13 @@ class Image {
 
  private:
   static std::size_t z(int value) { return static_cast<std::size_t>(value); }
-  int threads() const { return pool_ != nullptr ? pool_->threads() : 1; }
   template <typename Convert>
   void fill_input(const Convert& convert);
 
   const Model& model_;
   const Plan& plan_;
   Memory& memory_;
-  std::uint8_t* scratch_;
+  Desk* desks_;
   ThreadPool* pool_;
   bool has_pixels_ = false;
 };

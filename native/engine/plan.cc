@@ -108,7 +108,7 @@ void Plan::check(const Model& model, const Limits& limits) {
     scratch_ = std::max(scratch_, sizes.scratch);
     preparing = std::max(preparing, sizes.preparing);
   }
-  scratch_ = (scratch_ + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+  for (std::uint64_t* bytes : {&arranged_, &scratch_}) *bytes = (*bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
   const std::uint64_t image =
       arranged_ + scratch_ + forms_.arena_floats() * sizeof(float) + forms_.code_words() * sizeof(std::uint64_t);
   const std::uint64_t bytes = model.bytes.size() + pixels_.size() * sizeof(float) + weights + forms_.threshold_bytes() +

@@ -31,8 +31,9 @@ class Plan {
 
   std::size_t arena_floats() const { return static_cast<std::size_t>(forms_.arena_floats()); }
   std::size_t code_words() const { return static_cast<std::size_t>(forms_.code_words()); }
+  // Of a thread: an image as a convolution reads it, and what that works in.
   std::size_t arranged_bytes() const { return static_cast<std::size_t>(arranged_); }
-  std::size_t scratch_bytes() const { return static_cast<std::size_t>(scratch_); }  // of a thread
+  std::size_t scratch_bytes() const { return static_cast<std::size_t>(scratch_); }
   std::size_t stem_bytes() const { return stem_ != nullptr ? stem_->pixel_bytes() : 0; }
 
  private:

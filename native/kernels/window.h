@@ -9,8 +9,8 @@
 
 namespace ftbnn {
 
-// What a kernel's operands take, in bytes: weights as long as the network lives, an arranged image as long as the
-// convolution runs, scratch of each thread, and what is needed while weights are laid out alone. 64 bits also where
+// What a kernel's operands take, in bytes: weights as long as the network lives, an arranged image and scratch of each
+// thread as long as the convolution runs, and what is needed while weights are laid out alone. 64 bits also where
 // memory has 32: sizes are compared before they are used.
 struct Sizes {
   std::uint64_t weights = 0, arranged = 0, scratch = 0, preparing = 0;
@@ -32,6 +32,8 @@ struct ConvShape {
 
   // Rows and columns of the image with its border: all that windows touch.
   int rows() const { return std::max((oh - 1) * sh + kh, ph + h); }
+  // Behind the last of those rows that output rows up to `last` read.
+  int end_row(int last) const { return (last - 1) * sh + kh; }
   int columns() const { return std::max((ow - 1) * sw + kw, pw + w); }
 
   std::uint64_t macs() const {

@@ -62,7 +62,7 @@ class BConvStep final : public FusedStep {
 
   Sizes sizes() const override {
     const Sizes numbers = FusedStep::sizes(), own = kernels_.sizes(shape_);
-    return {numbers.weights + own.weights, own.arranged, band_bytes() + own.scratch,
+    return {numbers.weights + own.weights, own.arranged, kept_bytes() + own.scratch,
             weight_words(shape_) * sizeof(std::uint64_t)};
   }
 
@@ -82,24 +82,32 @@ class BConvStep final : public FusedStep {
 
   void run(Image& image) const override {
     image.clear_border(op_.output);
-    const Codes codes{image.codes(codes_, 0, 0), image.forms().code(codes_).row()};
-    void* arranged = image.arranged();
-    if (bconv_->arranges()) {
-      image.for_rows(out().h, [&](int first, int last, int worker) {
-        bconv_->arrange(first, last, codes, arranged, image.scratch(worker));
-      });
+    const Pass pass{Image::new_pass(), {image.codes(codes_, 0, 0), image.forms().code(codes_).row()}};
+    if (pool_ != nullptr) return run_with_pool(image, pass);
+    const int together = bconv_->panels_at_once(), parts = (panels() + together - 1) / together;
+    if (is_for_panels(image.threads(), parts)) {
+      run_by_panels(image, pass, parts);
+    } else {
+      const auto make = [&](int part, int first, int last, int worker) {
+        const void* arranged = arrange(image, pass, first, last, worker);
+        const int panel = part * together;
+        convolve(image, pass, arranged, panel, first, last, worker, epilogue(image, panel, first));
+      };
+      image.for_panels(parts, out().h, z(out().w) * z(out().c) * sizeof(float), make,
+                       bconv_->arranges() ? ARRANGED_PIECES : Image::PIECES_PER_THREAD);
     }
-    if (pool_ != nullptr) return run_with_pool(image, codes);
-    const int together = bconv_->panels_at_once();
-    image.for_panels((panels() + together - 1) / together, out().h, z(out().w) * z(out().c) * sizeof(float),
-                     [&](int number, int first, int last, int worker) {
-                       const int panel = number * together;
-                       convolve(image, codes, panel, first, last, worker, epilogue(image, panel, first));
-                     });
     finish(image);
   }
 
  private:
+  static constexpr int ARRANGED_PIECES = 2;  // of a thread: rows at their seams are arranged twice
+  static constexpr int MOST_APART = 256;     // positions whose panels may go to threads
+
+  struct Pass {
+    std::uint64_t number;
+    Codes codes;
+  };
+
   BConvStep(const Operator& op, const Planning& planning, const BConvShape& shape, const BConvKernels& kernels)
       : FusedStep(op, planning, kernels.panels(shape)), shape_(shape), kernels_(kernels) {}
 
@@ -108,35 +116,87 @@ class BConvStep final : public FusedStep {
     return bconv_table().best(planning.usable, [&](const BConvKernels& k) { return k.suits(shape); }).kernels;
   }
 
-  std::size_t band_bytes() const { return pool_ != nullptr ? pool_->band_bytes() : 0; }
+  // At the start of the scratch memory, while kernels use the rest: rows for a pool, or codes.
+  std::size_t kept_bytes() const {
+    if (pool_ != nullptr) return pool_->band_bytes();
+    const bool is_small = shape_.positions() <= MOST_APART;
+    return is_small ? round_up(shape_.positions() * z(panels()) * sizeof(std::uint32_t), CACHE_LINE) : 0;
+  }
+  void* scratch(const Image& image, int worker) const {
+    return static_cast<char*>(image.scratch(worker)) + kept_bytes();
+  }
 
-  void convolve(Image& image, const Codes& codes, int panel, int first, int last, int worker,
+  const void* arrange(const Image& image, const Pass& pass, int first, int last, int worker) const {
+    if (!bconv_->arranges()) return nullptr;
+    return image.arranged(pass.number, first, worker, [&](void* to) {
+      bconv_->arrange(first, last, pass.codes, to, scratch(image, worker));
+    });
+  }
+
+  // Whether threads rather take panels than rows: a few rows may leave most of a kernel's lanes empty.
+  bool is_for_panels(int threads, int parts) const {
+    if (threads == 1 || parts < threads || shape_.positions() > MOST_APART) return false;
+    const int rows = bconv_->effort((out().h + threads - 1) / threads) * parts;
+    return 5 * bconv_->effort(out().h) * ((parts + threads - 1) / threads) <= 4 * rows;
+  }
+
+  // All rows of some panels to each thread. Panels of a position share cache lines of its codes, so a thread's are
+  // kept until all are made.
+  void run_by_panels(Image& image, const Pass& pass, int parts) const {
+    const int together = bconv_->panels_at_once(), threads = image.threads();
+    image.parallel(threads, [&](int task, int worker) {
+      const int first = parts * task / threads * together;
+      const int last = std::min(parts * (task + 1) / threads * together, panels());
+      const void* arranged = arrange(image, pass, 0, out().h, worker);
+      auto* kept = static_cast<std::uint32_t*>(image.scratch(worker));
+      const Epilogue all = epilogue(image, first, 0);
+      for (int panel = first; panel < last; panel += together) {
+        Epilogue end = epilogue(image, panel, 0);
+        if (end.codes != nullptr) {
+          end.codes = kept + (panel - first);
+          end.codes_stride = z(last - first);
+          end.codes_row = z(out().w) * end.codes_stride;
+        }
+        convolve(image, pass, arranged, panel, 0, out().h, worker, end);
+      }
+      for (int y = 0; all.codes != nullptr && y < out().h; ++y) {
+        std::uint32_t* to = all.codes + z(y) * all.codes_row;
+        for (int x = 0; x < out().w; ++x, kept += last - first, to += all.codes_stride) {
+          std::copy_n(kept, last - first, to);
+        }
+      }
+    });
+  }
+
+  void convolve(Image& image, const Pass& pass, const void* arranged, int panel, int first, int last, int worker,
                 const Epilogue& end) const {
     BConvCall call{};
-    call.codes = codes;
-    call.arranged = image.arranged();
+    call.codes = pass.codes;
+    call.arranged = arranged;
     call.images = 1;
     call.panel = panel;
     call.panels = std::min(bconv_->panels_at_once(), panels() - panel);
     call.first = first;
     call.last = last;
-    call.scratch = static_cast<char*>(image.scratch(worker)) + band_bytes();
+    call.scratch = scratch(image, worker);
     call.end = end;
     bconv_->run(call);
   }
 
-  void run_with_pool(Image& image, const Codes& codes) const {
+  void run_with_pool(Image& image, const Pass& pass) const {
+    const auto prepare = [&](int first, int last, int worker) { arrange(image, pass, first, last, worker); };
     const auto make = [&](int first, int last, float* to, int worker, bool is_again) {
+      const void* arranged = image.arranged(worker);
       for (int number = 0; number < panels(); number += bconv_->panels_at_once()) {
         Epilogue end = epilogue(image, number, first);
         end.out = to + panel(number).first;
         end.out_stride = z(out().c);
         end.out_row = z(out().w) * z(out().c);
         if (is_again) end.codes = nullptr;  // somebody else writes them
-        convolve(image, codes, number, first, last, worker, end);
+        convolve(image, pass, arranged, number, first, last, worker, end);
       }
     };
-    pool_->run_in_bands(image, std::ref(make));
+    pool_->run_in_bands(image, std::ref(prepare), std::ref(make));
   }
 
   // Where each group's channels are among the bits of the input's codes.

@@ -74,14 +74,16 @@ class ConvStep final : public FusedStep {
   void run(Image& image) const override {
     image.clear_border(op_.output);
     const RealImage in = input(image);
-    if (conv_->arranges() && !is_integer(image)) {
-      image.for_rows(out().h, [&](int first, int last, int) { conv_->arrange(first, last, in, image.arranged()); });
-    }
+    const std::uint64_t pass = Image::new_pass();
+    const auto arrange = [&](int first, int last, int worker) {
+      if (!conv_->arranges() || is_integer(image)) return;
+      image.arranged(pass, first, worker, [&](void* to) { conv_->arrange(first, last, in, to); });
+    };
     if (pool_ != nullptr) {
       const auto make = [&](int first, int last, float* to, int worker, bool) {
         convolve_band(image, in, first, last, to, worker);
       };
-      return pool_->run_in_bands(image, std::ref(make));
+      return pool_->run_in_bands(image, std::ref(arrange), std::ref(make));
     }
     if (is_integer(image)) {
       image.for_rows(out().h, [&](int first, int last, int worker) {
@@ -90,8 +92,9 @@ class ConvStep final : public FusedStep {
     } else {
       image.for_panels(
           panels(), out().h, z(out().w) * z(out().c) * sizeof(float), [&](int panel, int first, int last, int worker) {
-            conv_->run(
-                {in, image.arranged(), panel, 1, first, last, scratch(image, worker), epilogue(image, panel, first)});
+            arrange(first, last, worker);
+            conv_->run({in, image.arranged(worker), panel, 1, first, last, scratch(image, worker),
+                        epilogue(image, panel, first)});
           });
     }
     finish(image);
@@ -141,7 +144,7 @@ class ConvStep final : public FusedStep {
     }
     const int together = shape_.groups == 1 ? panels() : 1;
     for (int number = 0; number < panels(); number += together) {
-      conv_->run({in, image.arranged(), number, together, first, last, scratch(image, worker), into_band(number)});
+      conv_->run({in, image.arranged(worker), number, together, first, last, scratch(image, worker), into_band(number)});
     }
   }
 

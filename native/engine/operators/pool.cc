@@ -52,12 +52,13 @@ int PoolStep::end_of_band(int y, int last) const {
 }
 
 // Rows that the next band needs again are moved up; at the seam of two pieces both make them.
-void PoolStep::run_in_bands(Image& image, const MakeRows& make) const {
+void PoolStep::run_in_bands(Image& image, const PrepareRows& prepare, const MakeRows& make) const {
   image.clear_border(op_.output);
   image.for_rows(
       out().h,
       [&](int first, int last, int worker) {
         auto* band = static_cast<float*>(image.scratch(worker));
+        prepare(top(first), bottom(last - 1), worker);
         int start = 0, done = 0;  // rows of the input in the band
         const auto make_up_to = [&](int end, bool is_again) {
           if (done < end) make(done, end, band + z(done - start) * line(), worker, is_again);

@@ -21,10 +21,11 @@ class PoolStep final : public Step {
   bool plan_bands(int together);
   std::size_t band_bytes() const { return round_up(band_floats_ * sizeof(float), CACHE_LINE); }
   bool covers_input() const;  // whether every row of the input is made
-  // make(first, last, to, worker, is_again): rows of the input; again where another piece makes them too. By reference
-  // (std::ref), so that nothing is allocated.
+  // make(first, last, to, worker, is_again): rows of the input; again where another piece makes them too; before those
+  // of a piece, prepare(first, last, worker) of all of them. By reference (std::ref), so that nothing is allocated.
+  using PrepareRows = std::function<void(int first, int last, int worker)>;
   using MakeRows = std::function<void(int first, int last, float* to, int worker, bool is_again)>;
-  void run_in_bands(Image& image, const MakeRows& make) const;
+  void run_in_bands(Image& image, const PrepareRows& prepare, const MakeRows& make) const;
 
  private:
   // Row `y`, of an input whose row `first_row` starts at `in`, with so many floats a row.

@@ -6,8 +6,7 @@
 // bit is 1, -1 where it is 0. Then the epilogue.
 //
 // A kernel prepares its operands itself. `make` lays out the weights; arrange() turns the codes of an image into what
-// the kernel reads, by output rows that threads may take in any pieces and order; run() multiplies. A kernel that reads
-// codes where they lie arranges nothing.
+// the kernel reads for some output rows; run() multiplies. A kernel that reads codes where they lie arranges nothing.
 #pragma once
 
 #include <cstdint>
@@ -74,9 +73,11 @@ class BConv {
   virtual std::size_t scratch_bytes() const { return 0; }
   virtual bool arranges() const { return false; }
   virtual int panels_at_once() const { return 1; }
-  // What output rows [first, last) read, as far as no other rows' piece arranges it.
+  // All that output rows [first, last) read, and maybe more.
   virtual void arrange(int /*first*/, int /*last*/, const Codes&, void* /*arranged*/, void* /*scratch*/) const {}
   virtual void run(const BConvCall& call) const = 0;
+  // What so many rows of a panel take, beside other numbers of rows: lanes may stay empty.
+  virtual int effort(int rows) const { return rows; }
   // Outputs that a call should make where the caller has the choice: more leave the cache, fewer repeat work.
   virtual std::size_t best_outputs() const { return std::size_t{1} << 13; }
 };

@@ -66,8 +66,7 @@ class TilesBConv final : public BConv {
   bool arranges() const override { return true; }
 
   void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
-    const int begin = std::min(first * s_.sh, s_.rows());
-    const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
+    const int begin = first * s_.sh, end = s_.end_row(last);
     const int below = std::max(kinds_.first.stack(), kinds_.last.stack()) - 1;  // rows that stacks reach down
     for (int row = begin; row < std::min(end + below, s_.rows()); ++row) {
       for (int g = 0; g < s_.groups; ++g) {

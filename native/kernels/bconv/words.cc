@@ -98,7 +98,6 @@ class WordsBConv final : public BConv {
   bool arranges() const override { return !is_in_place_ || s_.zero_one; }
 
   void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
-    const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].is_copy) continue;
       auto* to = static_cast<std::uint8_t*>(arranged);
@@ -107,9 +106,7 @@ class WordsBConv final : public BConv {
         make_lines_and_ones(g, first, last, codes, to, gathered);
         continue;
       }
-      for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) {
-        make_line(g, row, codes, to, gathered, nullptr);
-      }
+      for (int row = first * s_.sh; row < s_.end_row(last); ++row) make_line(g, row, codes, to, gathered, nullptr);
     }
   }
 
@@ -322,7 +319,7 @@ class WordsBConv final : public BConv {
       }
       if (is_inside) kernels_.ones(from, words, s_.w, ones + s_.pw);
     }
-    if (is_in_place_ || arranged == nullptr) return;
+    if (is_in_place_) return;
     std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.bytes);
     std::fill_n(to, line_bytes(s_, group.bytes), 0);
     if (!is_inside) return;
@@ -338,7 +335,7 @@ class WordsBConv final : public BConv {
   }
 
   // What output rows [first, last) read, and the ones in all their windows: those of a row are counted once, and kept
-  // until the windows have left it. Rows that another piece arranges are counted alone.
+  // until the windows have left it.
   void make_lines_and_ones(std::size_t g, int first, int last, const Codes& codes, std::uint8_t* arranged,
                            std::uint64_t* gathered) const {
     const std::size_t columns = z(s_.columns());
@@ -347,8 +344,7 @@ class WordsBConv final : public BConv {
     auto* ones = reinterpret_cast<std::int32_t*>(arranged + arranged_) + groups_[g].ones_at;
     for (int y = first, row = 0; y < last; ++y) {
       for (row = std::max(row, y * s_.sh); row < y * s_.sh + s_.kh; ++row) {
-        const bool is_ours = last == s_.oh || row < last * s_.sh;
-        make_line(g, row, codes, is_ours ? arranged : nullptr, gathered, kept + z(row % s_.kh) * columns);
+        make_line(g, row, codes, arranged, gathered, kept + z(row % s_.kh) * columns);
       }
       std::copy_n(kept, columns, sums);
       for (int ky = 1; ky < s_.kh; ++ky) {

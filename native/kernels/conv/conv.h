@@ -39,7 +39,7 @@ class Conv {
   virtual std::size_t arranged_bytes() const { return 0; }
   virtual std::size_t scratch_bytes() const { return 0; }
   virtual bool arranges() const { return false; }
-  // What output rows [first, last) read, as far as no other rows' piece arranges it.
+  // All that output rows [first, last) read, and maybe more.
   virtual void arrange(int /*first*/, int /*last*/, const RealImage&, void* /*arranged*/) const {}
   virtual void run(const ConvCall& call) const = 0;
 };

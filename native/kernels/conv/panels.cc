@@ -39,8 +39,7 @@ class PanelsConv final : public Conv {
   bool arranges() const override { return gathers(); }
 
   void arrange(int first, int last, const RealImage& image, void* arranged) const override {
-    const int end = last == s_.oh ? s_.rows() : std::min(last * s_.sh, s_.rows());
-    for (int row = std::min(first * s_.sh, s_.rows()); row < end; ++row) gather_row(row, image, arranged);
+    for (int row = first * s_.sh; row < s_.end_row(last); ++row) gather_row(row, image, arranged);
   }
 
   void run(const ConvCall& call) const override {

@@ -63,8 +63,8 @@ class WinogradConv final : public Conv {
   bool arranges() const override { return true; }
 
   void arrange(int first, int last, const RealImage& image, void* arranged) const override {
-    const std::size_t end = last == s_.oh ? planes_.rows : std::min(z(last) * z(s_.sh), planes_.rows);
-    for (std::size_t row = std::min(z(first) * z(s_.sh), planes_.rows); row < end; ++row) {
+    const std::size_t end = z((last - 1) / TILE + 2) * z(STEP);  // a tile reads those of the next too
+    for (std::size_t row = z(first / TILE) * z(STEP); row < end; ++row) {
       float* to = static_cast<float*>(arranged) + row * planes_.row;
       const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(row) - s_.ph;
       if (line < 0 || line >= s_.h) {
