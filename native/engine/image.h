@@ -13,8 +13,7 @@ namespace ftbnn {
 
 // The memory of an image under way.
 struct Memory {
-  explicit Memory(const Plan& plan)
-      : arena(plan.arena_floats()), codes(plan.code_words()), pixels(plan.stem_bytes()) {}
+  explicit Memory(const Plan& plan) : arena(plan.arena_floats()), codes(plan.code_words()), pixels(plan.stem_bytes()) {}
   AlignedArray<float> arena;
   AlignedArray<std::uint64_t> codes;
   AlignedArray<std::uint8_t> pixels;

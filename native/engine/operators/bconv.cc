@@ -128,9 +128,8 @@ class BConvStep final : public FusedStep {
 
   const void* arrange(const Image& image, const Pass& pass, int first, int last, int worker) const {
     if (!bconv_->arranges()) return nullptr;
-    return image.arranged(pass.number, first, worker, [&](void* to) {
-      bconv_->arrange(first, last, pass.codes, to, scratch(image, worker));
-    });
+    return image.arranged(pass.number, first, worker,
+                          [&](void* to) { bconv_->arrange(first, last, pass.codes, to, scratch(image, worker)); });
   }
 
   // Whether threads rather take panels than rows: a few rows may leave most of a kernel's lanes empty.
@@ -185,7 +184,7 @@ class BConvStep final : public FusedStep {
 
   void run_with_pool(Image& image, const Pass& pass) const {
     const auto prepare = [&](int first, int last, int worker) { arrange(image, pass, first, last, worker); };
-    const auto make = [&](int first, int last, float* to, int worker, bool is_again) {
+    const auto make_rows = [&](int first, int last, float* to, int worker, bool is_again) {
       const void* arranged = image.arranged(worker);
       for (int number = 0; number < panels(); number += bconv_->panels_at_once()) {
         Epilogue end = epilogue(image, number, first);
@@ -195,6 +194,10 @@ class BConvStep final : public FusedStep {
         if (is_again) end.codes = nullptr;  // somebody else writes them
         convolve(image, pass, arranged, number, first, last, worker, end);
       }
+    };
+    const auto make = [&](int first, int own, int last, float* to, int worker) {
+      if (first < own) make_rows(first, own, to, worker, true);
+      if (own < last) make_rows(own, last, to + z(own - first) * z(out().w) * z(out().c), worker, false);
     };
     pool_->run_in_bands(image, std::ref(prepare), std::ref(make));
   }

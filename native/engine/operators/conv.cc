@@ -80,7 +80,7 @@ class ConvStep final : public FusedStep {
       image.arranged(pass, first, worker, [&](void* to) { conv_->arrange(first, last, in, to); });
     };
     if (pool_ != nullptr) {
-      const auto make = [&](int first, int last, float* to, int worker, bool) {
+      const auto make = [&](int first, int, int last, float* to, int worker) {
         convolve_band(image, in, first, last, to, worker);
       };
       return pool_->run_in_bands(image, std::ref(arrange), std::ref(make));
@@ -90,12 +90,12 @@ class ConvStep final : public FusedStep {
         stem_->run({image.pixels(), first, last, scratch(image, worker), epilogue(image, 0, first)});
       });
     } else {
-      image.for_panels(
-          panels(), out().h, z(out().w) * z(out().c) * sizeof(float), [&](int panel, int first, int last, int worker) {
-            arrange(first, last, worker);
-            conv_->run({in, image.arranged(worker), panel, 1, first, last, scratch(image, worker),
-                        epilogue(image, panel, first)});
-          });
+      image.for_panels(panels(), out().h, z(out().w) * z(out().c) * sizeof(float),
+                       [&](int panel, int first, int last, int worker) {
+                         arrange(first, last, worker);
+                         conv_->run({in, image.arranged(worker), panel, 1, first, last, scratch(image, worker),
+                                     epilogue(image, panel, first)});
+                       });
     }
     finish(image);
   }
@@ -144,7 +144,8 @@ class ConvStep final : public FusedStep {
     }
     const int together = shape_.groups == 1 ? panels() : 1;
     for (int number = 0; number < panels(); number += together) {
-      conv_->run({in, image.arranged(worker), number, together, first, last, scratch(image, worker), into_band(number)});
+      conv_->run(
+          {in, image.arranged(worker), number, together, first, last, scratch(image, worker), into_band(number)});
     }
   }
 

@@ -6,7 +6,6 @@ namespace ftbnn {
 
 namespace {
 
-constexpr int BANDS_PER_THREAD = 2;
 constexpr std::size_t BAND_FLOATS = std::size_t{1} << 16;  // 256 KiB: a quarter of the smallest L2 cache to tune for
 constexpr std::size_t MAX_BAND_FLOATS = std::size_t{1} << 20;
 
@@ -43,15 +42,15 @@ bool PoolStep::plan_bands(int together) {
 bool PoolStep::covers_input() const { return op_.window.kh >= op_.window.sh && bottom(out().h - 1) == in().h; }
 
 // Where rows of the input that are made together end, if there is such a place.
-int PoolStep::end_of_band(int y, int last) const {
-  const int most = std::min(y + band_, last);
+int PoolStep::end_of_band(int y, int most) const {
   for (int end = most; end > y; --end) {
     if (bottom(end - 1) % together_ == 0) return end;
   }
   return most;
 }
 
-// Rows that the next band needs again are moved up; at the seam of two pieces both make them.
+// One piece for each thread: at the seam of two both make what both need. Rows that the next band needs again are moved
+// up.
 void PoolStep::run_in_bands(Image& image, const PrepareRows& prepare, const MakeRows& make) const {
   image.clear_border(op_.output);
   image.for_rows(
@@ -59,28 +58,28 @@ void PoolStep::run_in_bands(Image& image, const PrepareRows& prepare, const Make
       [&](int first, int last, int worker) {
         auto* band = static_cast<float*>(image.scratch(worker));
         prepare(top(first), bottom(last - 1), worker);
-        int start = 0, done = 0;  // rows of the input in the band
-        const auto make_up_to = [&](int end, bool is_again) {
-          if (done < end) make(done, end, band + z(done - start) * line(), worker, is_again);
-          done = std::max(done, end);
-        };
+        const int bands = (last - first + band_ - 1) / band_;
+        const int rows = together_ > 1 ? band_ : (last - first + bands - 1) / bands;  // nearly equal bands
+        int start = 0, done = 0;                                                      // rows of the input in the band
         for (int y = first, end; y < last; y = end) {
-          end = end_of_band(y, last);
+          end = end_of_band(y, std::min(y + rows, last));
           if (done > top(y)) {
             std::memmove(band, band + z(top(y) - start) * line(), z(done - top(y)) * line() * sizeof(float));
           } else {
             done = top(y);
           }
           start = top(y);
-          if (y == first && first > 0) make_up_to(bottom(first - 1), true);
-          make_up_to(bottom(end - 1), false);
+          const int next = bottom(end - 1),
+                    own = std::clamp(first > 0 ? bottom(first - 1) : 0, done, std::max(done, next));
+          if (done < next) make(done, own, next, band + z(done - start) * line(), worker);
+          done = std::max(done, next);
           for (int r = y; r < end; ++r) {
             pool_row(image, r, band, start, line());
             image.pack(op_.output, r, r + 1);
           }
         }
       },
-      BANDS_PER_THREAD);
+      1);
 }
 
 // Runs of channels that come twice are written twice; those that come more often are copied.

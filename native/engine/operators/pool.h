@@ -21,10 +21,11 @@ class PoolStep final : public Step {
   bool plan_bands(int together);
   std::size_t band_bytes() const { return round_up(band_floats_ * sizeof(float), CACHE_LINE); }
   bool covers_input() const;  // whether every row of the input is made
-  // make(first, last, to, worker, is_again): rows of the input; again where another piece makes them too; before those
-  // of a piece, prepare(first, last, worker) of all of them. By reference (std::ref), so that nothing is allocated.
+  // make(first, own, last, to, worker): rows [first, last) of the input, of which another piece makes those before
+  // `own` too; before those of a piece, prepare(first, last, worker) of all of them. By reference (std::ref), so that
+  // nothing is allocated.
   using PrepareRows = std::function<void(int first, int last, int worker)>;
-  using MakeRows = std::function<void(int first, int last, float* to, int worker, bool is_again)>;
+  using MakeRows = std::function<void(int first, int own, int last, float* to, int worker)>;
   void run_in_bands(Image& image, const PrepareRows& prepare, const MakeRows& make) const;
 
  private:
@@ -34,7 +35,7 @@ class PoolStep final : public Step {
   // The rows of the input that row y needs, [top, bottom).
   int top(int y) const { return std::max(y * op_.window.sh - op_.window.ph, 0); }
   int bottom(int y) const { return std::min(y * op_.window.sh - op_.window.ph + op_.window.kh, in().h); }
-  int end_of_band(int y, int last) const;
+  int end_of_band(int y, int most) const;
 
   bool is_max_;
   const Source& source_;

@@ -72,17 +72,18 @@ class PlanesBConv final : public BConv {
   std::size_t arranged_bytes() const override { return arranged_ + ones_ * sizeof(std::int16_t); }
   std::size_t scratch_bytes() const override { return planes_scratch(s_, kernels_); }
   bool arranges() const override { return true; }
+  // A block takes 3, the first half of one 2: weights are read all the same.
   int effort(int rows) const override {
-    const int half = kernels_.block / 2, columns = static_cast<int>(groups_.front().planes.columns);
-    return ((rows - 1) * columns + s_.ow + half - 1) / half;
+    const int positions = (rows - 1) * static_cast<int>(groups_.front().planes.columns) + s_.ow;
+    const int rest = positions % kernels_.block;
+    return positions / kernels_.block * 3 + (rest == 0 ? 0 : rest <= kernels_.block / 2 ? 2 : 3);
   }
 
   void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
     auto* gathered = static_cast<std::uint64_t*>(scratch);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].is_copy) continue;
-      for (int row = first * s_.sh; row < s_.end_row(last); ++row)
-        spread_row(g, row, codes, arranged, gathered);
+      for (int row = first * s_.sh; row < s_.end_row(last); ++row) spread_row(g, row, codes, arranged, gathered);
       if (s_.zero_one) count_ones(g, first, last, codes, arranged, gathered);
     }
   }
