@@ -58,6 +58,12 @@ Plan::Plan(const Model& model, Features usable, const Limits& limits)
   forms_.place(static_cast<int>(steps_.size()));
   check(model, limits);
   forms_.keep_thresholds();
+  prepare();
+}
+
+void Plan::prepare() {
+  room_ = Room(static_cast<std::size_t>(weights_));
+  const Room::Use use(room_);
   for (std::size_t k = 0; k < steps_.size(); ++k) {
     if (is_run_[k]) steps_[k]->prepare(forms_);
     if (is_run_[k] && steps_[k]->stem() != nullptr) stem_ = steps_[k]->stem();
@@ -97,13 +103,13 @@ void Plan::assign_codes(const Model& model) {
 
 // Adds up all that will be allocated, and all that an image will take.
 void Plan::check(const Model& model, const Limits& limits) {
-  std::uint64_t weights = 0, preparing = 0, operations = 0;
+  std::uint64_t preparing = 0, operations = 0;
   for (std::size_t k = 0; k < steps_.size(); ++k) {
     macs_.push_back(steps_[k]->macs());
     operations += model.values[z(model.operators[k].output)].elements() + macs_.back();
     if (!is_run_[k]) continue;
     const Sizes sizes = steps_[k]->sizes();
-    weights += sizes.weights;
+    weights_ += sizes.weights;
     arranged_ = std::max(arranged_, sizes.arranged);
     scratch_ = std::max(scratch_, sizes.scratch);
     preparing = std::max(preparing, sizes.preparing);
@@ -111,8 +117,8 @@ void Plan::check(const Model& model, const Limits& limits) {
   for (std::uint64_t* bytes : {&arranged_, &scratch_}) *bytes = (*bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
   const std::uint64_t image =
       arranged_ + scratch_ + forms_.arena_floats() * sizeof(float) + forms_.code_words() * sizeof(std::uint64_t);
-  const std::uint64_t bytes = model.bytes.size() + pixels_.size() * sizeof(float) + weights + forms_.threshold_bytes() +
-                              std::max(image, preparing);
+  const std::uint64_t bytes = model.bytes.size() + pixels_.size() * sizeof(float) + weights_ +
+                              forms_.threshold_bytes() + std::max(image, preparing);
   if (bytes > limits.max_bytes) {
     throw FormatError("the network would take " + std::to_string(bytes) + " bytes of memory, more than the " +
                       std::to_string(limits.max_bytes) + " that are allowed (max_bytes)");

@@ -40,15 +40,17 @@ class Plan {
   void absorb(const Model& model);
   void assign_codes(const Model& model);
   void check(const Model& model, const Limits& limits);
+  void prepare();
 
   Forms forms_;
   const BetweenKernels& between_;
+  Room room_;  // of the steps' weights
   std::vector<std::unique_ptr<Step>> steps_;
   std::vector<std::uint64_t> macs_;
   std::vector<bool> is_run_;
   AlignedArray<float> pixels_;
   const Stem* stem_ = nullptr;
-  std::uint64_t arranged_ = 0, scratch_ = 0;
+  std::uint64_t weights_ = 0, arranged_ = 0, scratch_ = 0;
 };
 
 }  // namespace ftbnn

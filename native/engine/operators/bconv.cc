@@ -19,7 +19,11 @@ class BitStream {
     const std::size_t byte = at_ / 8;
     const int shift = static_cast<int>(at_ % 8);
     std::uint64_t word = 0;
-    std::memcpy(&word, bytes_ + byte, std::min<std::size_t>(8, size_ - byte));
+    if (byte + sizeof word <= size_) {
+      std::memcpy(&word, bytes_ + byte, sizeof word);
+    } else {
+      std::memcpy(&word, bytes_ + byte, size_ - byte);
+    }
     word >>= shift;
     if (shift + count > 64) word |= std::uint64_t{bytes_[byte + 8]} << (64 - shift);
     at_ += static_cast<std::size_t>(count);

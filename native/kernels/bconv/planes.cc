@@ -2,6 +2,7 @@
 #include "kernels/bconv/planes.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/aligned.h"
 #include "kernels/bconv/border.h"
@@ -197,7 +198,7 @@ class PlanesBConv final : public BConv {
         const Group& group = groups_[z(piece.group)];
         const int inputs = s_.ins().size(piece.group), steps = static_cast<int>(offsets_of(piece.group).size());
         const std::size_t words = words_of(inputs), size = z(s_.taps()) * words;
-        chunks.resize(z(piece.channels()) * z(steps));
+        chunks.resize(z(piece.channels()) * z(steps) + sizeof(std::uint64_t));
         plain.assign(size * PANEL, 0);
         for (int o = 0; o < piece.channels(); ++o, from += size) {
           for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
@@ -217,18 +218,22 @@ class PlanesBConv final : public BConv {
     }
   }
 
-  // Words as chunks of a byte each.
+  // Words as chunks of a byte each; past the last one up to 7 bytes are overwritten.
   void split(const std::uint64_t* words, int chunks, std::uint8_t* to) const {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(words);
     if (kernels_.chunk == 8) {
       std::copy_n(bytes, chunks, to);
       return;
     }
-    for (int k = 0; k + 1 < chunks; k += 2) {
-      to[k] = bytes[k / 2] & 15U;
-      to[k + 1] = bytes[k / 2] >> 4;
+    for (int k = 0; k < chunks; k += 8, bytes += 4) {
+      std::uint32_t eight;
+      std::memcpy(&eight, bytes, sizeof eight);
+      std::uint64_t apart = eight;
+      apart = (apart | apart << 16) & 0x0000ffff0000ffff;
+      apart = (apart | apart << 8) & 0x00ff00ff00ff00ff;
+      apart = (apart | apart << 4) & 0x0f0f0f0f0f0f0f0f;
+      std::memcpy(to + k, &apart, sizeof apart);
     }
-    if (chunks % 2 == 1) to[chunks - 1] = bytes[chunks / 2] & 15U;
   }
 
   // A row of a group's image with its border, as words.

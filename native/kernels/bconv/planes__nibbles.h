@@ -26,10 +26,33 @@ struct Tables {
 };
 constexpr Tables tables;
 
-// Weights are offsets of tables.
+// Weights are offsets of tables. Eight steps of up to eight channels at a time, as long as there are channels behind
+// that may be read, and written over.
 template <int Most>
 std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8_t* to) {
-  return pack_parts<Most, std::uint8_t>(chunks, channels, steps, to, [](unsigned chunk) { return chunk << 4; });
+  const auto size = static_cast<std::size_t>(channels) * static_cast<std::size_t>(steps);
+  if (to == nullptr) return size;
+  const std::uint8_t *end = to + size, *from_end = chunks + size;
+  const auto line = static_cast<std::size_t>(steps);
+  in_parts<Most>(channels, [&](int first, int rows) {
+    const std::uint8_t* from = chunks + static_cast<std::size_t>(first) * line;
+    int step = 0;
+    for (; rows <= 8 && step + 8 <= steps && from + 7 * line + 8 <= from_end && to + 7 * rows + 8 <= end;
+         step += 8, from += 8) {
+      __m128i bytes[4];
+      transpose_bytes(from, line, bytes);
+      for (const __m128i two : bytes) {
+        const __m128i offsets = _mm_slli_epi16(two, 4);
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to), offsets);
+        _mm_storeh_pd(reinterpret_cast<double*>(to + rows), _mm_castsi128_pd(offsets));
+        to += 2 * rows;
+      }
+    }
+    for (; step < steps; ++step, ++from) {
+      for (int r = 0; r < rows; ++r) *to++ = static_cast<std::uint8_t>(from[static_cast<std::size_t>(r) * line] << 4);
+    }
+  });
+  return size;
 }
 
 // 32 sums in bytes to sums of 16 bits, on a cache line or half of one.

@@ -20,6 +20,22 @@ inline void in_parts(int channels, const Part& part) {
   }
 }
 
+// Eight rows of eight bytes, `step` bytes apart, become eight times eight bytes: byte k of all of them is half k % 2 of
+// bytes[k / 2].
+inline void transpose_bytes(const void* from, std::size_t step, __m128i (&bytes)[4]) {
+  const auto* rows = static_cast<const std::uint8_t*>(from);
+  __m128i w[8];
+  for (std::size_t p = 0; p < 8; ++p) w[p] = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(rows + p * step));
+  const __m128i b0 = _mm_unpacklo_epi8(w[0], w[1]), b1 = _mm_unpacklo_epi8(w[2], w[3]);
+  const __m128i b2 = _mm_unpacklo_epi8(w[4], w[5]), b3 = _mm_unpacklo_epi8(w[6], w[7]);
+  const __m128i c0 = _mm_unpacklo_epi16(b0, b1), c1 = _mm_unpackhi_epi16(b0, b1);
+  const __m128i c2 = _mm_unpacklo_epi16(b2, b3), c3 = _mm_unpackhi_epi16(b2, b3);
+  bytes[0] = _mm_unpacklo_epi32(c0, c2);
+  bytes[1] = _mm_unpackhi_epi32(c0, c2);
+  bytes[2] = _mm_unpacklo_epi32(c1, c3);
+  bytes[3] = _mm_unpackhi_epi32(c1, c3);
+}
+
 // Weights [channel][step] as [part][step][channel], each as `make` has it.
 template <int Most, typename Weight, typename Make>
 inline std::size_t pack_parts(const std::uint8_t* chunks, int channels, int steps, std::uint8_t* to, const Make& make) {
@@ -32,20 +48,6 @@ inline std::size_t pack_parts(const std::uint8_t* chunks, int channels, int step
     });
   }
   return static_cast<std::size_t>(channels) * static_cast<std::size_t>(steps) * sizeof(Weight);
-}
-
-// Eight words, `step` apart, become eight times eight bytes: byte k of all of them is half k % 2 of bytes[k / 2].
-inline void transpose_bytes(const std::uint64_t* from, std::size_t step, __m128i (&bytes)[4]) {
-  __m128i w[8];
-  for (std::size_t p = 0; p < 8; ++p) w[p] = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + p * step));
-  const __m128i b0 = _mm_unpacklo_epi8(w[0], w[1]), b1 = _mm_unpacklo_epi8(w[2], w[3]);
-  const __m128i b2 = _mm_unpacklo_epi8(w[4], w[5]), b3 = _mm_unpacklo_epi8(w[6], w[7]);
-  const __m128i c0 = _mm_unpacklo_epi16(b0, b1), c1 = _mm_unpackhi_epi16(b0, b1);
-  const __m128i c2 = _mm_unpacklo_epi16(b2, b3), c3 = _mm_unpackhi_epi16(b2, b3);
-  bytes[0] = _mm_unpacklo_epi32(c0, c2);
-  bytes[1] = _mm_unpackhi_epi32(c0, c2);
-  bytes[2] = _mm_unpacklo_epi32(c1, c3);
-  bytes[3] = _mm_unpackhi_epi32(c1, c3);
 }
 
 // Planes of chunks of Bits bits, eight positions at a time.
@@ -63,7 +65,7 @@ inline void spread_chunks(const SpreadRow& row) {
     int x = 0;
     for (; x + 8 <= row.width; x += 8) {
       __m128i bytes[4];
-      transpose_bytes(from + static_cast<std::size_t>(x) * row.step, row.step, bytes);
+      transpose_bytes(from + static_cast<std::size_t>(x) * row.step, row.step * sizeof *from, bytes);
       for (int k = 0; k < last; ++k) {
         const int byte = k / chunks_a_byte;
         __m128i two = bytes[byte / 2];

@@ -243,7 +243,7 @@ class WordsBConv final : public BConv {
     }
     weights_ = AlignedArray<std::uint8_t>(weights);
     bases_ = AlignedArray<float>(bases);
-    AlignedArray<std::uint64_t> plain(z(s_.taps()) * words_of(s_.ins().largest()) * PANEL);  // of a piece
+    std::vector<std::uint64_t> plain(z(s_.taps()) * words_of(s_.ins().largest()) * PANEL);  // of a piece
     std::vector<std::int32_t> whole(s_.zero_one ? 0 : classes * PANEL);
     for (const PanelPlan& plan : panels_) {
       for (const Piece& piece : plan.pieces) {

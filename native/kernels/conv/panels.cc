@@ -24,12 +24,14 @@ class PanelsConv final : public Conv {
     weights_ = AlignedArray<float>(size);
     for (const PanelPlan& plan : panels_) {
       const int inputs = s_.ins().size(plan.panel.group), taps = s_.taps();
-      float* to = weights_.data() + plan.weights_at;
-      for (int o = 0; o < plan.panel.channels; ++o) {
-        for (int c = 0; c < inputs; ++c) {
-          for (int t = 0; t < taps; ++t) to[(z(t) * z(inputs) + z(c)) * PANEL + z(o)] = *weights++;
+      const std::size_t size = z(inputs) * z(taps);
+      for (int c = 0; c < inputs; ++c) {
+        for (int t = 0; t < taps; ++t) {
+          float* to = weights_.data() + plan.weights_at + (z(t) * z(inputs) + z(c)) * PANEL;
+          for (int o = 0; o < plan.panel.channels; ++o) to[o] = weights[z(o) * size + z(c * taps + t)];
         }
       }
+      weights += z(plan.panel.channels) * size;
     }
   }
 

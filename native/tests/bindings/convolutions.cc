@@ -45,16 +45,6 @@ ConvShape shape_of(int h, int w, int in, int out, int groups, Pair kernel, Pair 
   return {in, out, groups, h, w, size[0], size[1], kernel[0], kernel[1], stride[0], stride[1], padding[0], padding[1]};
 }
 
-// Pieces of rows, in any order.
-template <typename Kernel, typename Body>
-void in_pieces(const Kernel& kernel, int rows, const Body& body) {
-  if (!kernel.arranges()) return;
-  for (int last = rows, first; last > 0; last = first) {
-    first = std::max(0, last - 1 - last % 3);
-    body(first, last);
-  }
-}
-
 // At most: what a kernel says before it is made must hold.
 void check_sizes(const Sizes& said, std::size_t arranged, std::size_t scratch) {
   require(arranged <= said.arranged && scratch <= said.scratch, "takes more memory than it said");
@@ -79,7 +69,7 @@ void conv(const std::string& name, const Packed<float, -1, -1, -1>& image, const
   const RealImage in{origin, columns, true};
   Guarded arranged(made->arranged_bytes()), scratch(made->scratch_bytes());
   if (name != "reference") check_sizes(kernels.sizes(s), made->arranged_bytes(), made->scratch_bytes());
-  in_pieces(*made, s.oh, [&](int first, int last) { made->arrange(first, last, in, arranged.data()); });
+  if (made->arranges()) made->arrange(rows[0], rows[1], in, arranged.data());
   const Ends ends(end, s.outs(), rows[1] - rows[0], s.ow);
   for (int panel = 0; panel < static_cast<int>(ends.panels().size()); ++panel) {
     made->run({in, arranged.data(), panel, 1, rows[0], rows[1], scratch.data(), ends.at(panel)});
@@ -123,7 +113,7 @@ void bconv(const std::string& name, const Packed<std::uint64_t, -1, -1, -1>& cod
   const Codes in = has_border ? Codes{origin, row} : Codes{codes.data(), static_cast<std::size_t>(s.w) * layout.words};
   Guarded arranged(made->arranged_bytes()), scratch(made->scratch_bytes());
   if (name != "reference") check_sizes(kernels.sizes(s), made->arranged_bytes(), made->scratch_bytes());
-  in_pieces(*made, s.oh, [&](int first, int last) { made->arrange(first, last, in, arranged.data(), scratch.data()); });
+  if (made->arranges()) made->arrange(rows[0], rows[1], in, arranged.data(), scratch.data());
   const Ends ends(end, kernels.panels(s), rows[1] - rows[0], s.ow);
   const int panels = static_cast<int>(ends.panels().size());
   for (int panel = 0; panel < panels; panel += made->panels_at_once()) {
