@@ -38,6 +38,7 @@ constexpr Name names[] = {
     {feature::avx512_vnni, "avx512_vnni"},
     {feature::avx512_vpopcntdq, "avx512_vpopcntdq"},
     {feature::avx512_bitalg, "avx512_bitalg"},
+    {feature::avx512_vbmi, "avx512_vbmi"},
     {feature::avx512_bf16, "avx512_bf16"},
     {feature::avx_vnni, "avx_vnni"},
     {feature::amx_tile, "amx_tile"},
@@ -55,8 +56,8 @@ struct Isa {
   bool is_for_tests;
 };
 
-constexpr Features MORE_AVX512 =
-    feature::avx512_vnni | feature::avx512_vpopcntdq | feature::avx512_bitalg | feature::avx_vnni;
+constexpr Features MORE_AVX512 = feature::avx512_vnni | feature::avx512_vpopcntdq | feature::avx512_bitalg |
+                                 feature::avx512_vbmi | feature::avx_vnni;
 
 // Best first. In builds for tests, amx_emulated runs the AMX kernels with their tiles in plain C++; nothing chooses it
 // but FTBNN_ISA.
@@ -150,6 +151,7 @@ Features claimed() {
   add(feature::avx512_vnni, has_zmm && bit(extended.ecx, 11));
   add(feature::avx512_vpopcntdq, has_zmm && bit(extended.ecx, 14));
   add(feature::avx512_bitalg, has_zmm && bit(extended.ecx, 12));
+  add(feature::avx512_vbmi, has_zmm && bit(extended.ecx, 1));
   add(feature::avx512_bf16, has_zmm && bit(extended1.eax, 5));
   add(feature::avx_vnni, has_ymm && bit(extended1.eax, 4));
   add(feature::amx_tile, has_tiles && bit(extended.edx, 24));

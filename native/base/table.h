@@ -47,6 +47,8 @@ class Table {
     return nullptr;
   }
 
+  const std::vector<Row<Kernels>>& rows() const { return rows_; }
+
   std::vector<std::string> names(Features usable) const {
     std::vector<std::string> found;
     for (const Row<Kernels>& row : rows_) {

@@ -37,6 +37,72 @@ __attribute__((target("avx512f,avx512vpopcntdq"))) void popcount__avx512() {
   }
 }
 
+// Two words at a time: a full adder, xor with the weights inside, keeps the ones and leaves the twos to be counted.
+__attribute__((target("avx512f,avx512vpopcntdq"))) void adders__avx512() {
+  __m512i acc[8] = {}, ones[8] = {}, word = _mm512_set1_epi64(steps), other = _mm512_set1_epi64(0x123456789);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 8
+    for (int n = 0; n < 8; ++n) {
+      __asm__("" : "+v"(word), "+v"(other));
+      const __m512i one = _mm512_ternarylogic_epi64(ones[n], word, other, 0x96);
+      const __m512i both = _mm512_ternarylogic_epi64(one, other, word, 0x96);
+      const __m512i twos = _mm512_ternarylogic_epi64(ones[n], one, both, 0x74);  // one ? !both : ones
+      acc[n] = _mm512_add_epi64(acc[n], _mm512_popcnt_epi64(twos));
+      ones[n] = both;
+      __asm__ volatile("" : "+v"(acc[n]), "+v"(ones[n]));
+    }
+  }
+}
+
+// Dots by table, of six bits (64 entries) and of seven (128).
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sextets__avx512() {
+  __m512i acc[16] = {}, codes = _mm512_set1_epi8(3), counts = _mm512_set1_epi8(1);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 16
+    for (__m512i& a : acc) {
+      __asm__("" : "+v"(codes));
+      a = _mm512_add_epi8(a, _mm512_maskz_permutexvar_epi8(~__mmask64{0}, codes, counts));
+      __asm__ volatile("" : "+v"(a));
+    }
+  }
+}
+
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) void septets__avx512() {
+  __m512i acc[16] = {}, codes = _mm512_set1_epi8(3), counts = _mm512_set1_epi8(1);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 16
+    for (__m512i& a : acc) {
+      __asm__("" : "+v"(codes));
+      a = _mm512_add_epi8(a, _mm512_permutex2var_epi8(counts, codes, counts));
+      __asm__ volatile("" : "+v"(a));
+    }
+  }
+}
+
+__attribute__((target("avx512f,avx512bw"))) void tables__avx512() {
+  __m512i acc[16] = {}, codes = _mm512_set1_epi8(3), counts = _mm512_set1_epi8(1);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 16
+    for (__m512i& a : acc) {
+      __asm__("" : "+v"(codes));
+      a = _mm512_add_epi8(a, _mm512_shuffle_epi8(counts, codes));
+      __asm__ volatile("" : "+v"(a));
+    }
+  }
+}
+
+// Products of bytes, as int8 networks have them.
+__attribute__((target("avx512f,avx512vnni"))) void bytes__avx512() {
+  __m512i acc[16] = {}, codes = _mm512_set1_epi8(1), weights = _mm512_set1_epi8(-1);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 16
+    for (__m512i& a : acc) {
+      a = _mm512_dpbusd_epi32(a, codes, weights);
+      __asm__ volatile("" : "+v"(a));
+    }
+  }
+}
+
 __attribute__((target("avx512f"))) void fma__avx512() {
   __m512 acc[16] = {}, value = _mm512_set1_ps(0.5F);
   for (int k = 0; k < steps; ++k) {
@@ -73,7 +139,7 @@ __attribute__((target("avx2,fma"))) void fma__avx2() {
 }
 
 constexpr Features TILES = AVX512 | feature::amx_tile | feature::amx_int8;
-constexpr Features POPCOUNT = AVX512 | feature::avx512_vpopcntdq;
+constexpr Features POPCOUNT = AVX512 | feature::avx512_vpopcntdq, VBMI = AVX512 | feature::avx512_vbmi;
 
 #endif
 
@@ -84,6 +150,15 @@ const Table<Roof>& binary_roofs() {
 #if defined(__x86_64__)
       {"amx", TILES, {"tileloadd, tdpbssd", amx_int8_roof_gmacs}},
       {"avx512", POPCOUNT, {"xor, vpopcntq, add", [] { return gmacs(16.0 * 512 * steps, popcount__avx512); }}},
+      {"avx512 adders",
+       POPCOUNT,
+       {"3 vpternlog, vpopcntq, add", [] { return gmacs(8.0 * 1024 * steps, adders__avx512); }}},
+      {"avx512 sextets", VBMI, {"vpermb, add", [] { return gmacs(16.0 * 384 * steps, sextets__avx512); }}},
+      {"avx512 septets", VBMI, {"vpermi2b, add", [] { return gmacs(16.0 * 448 * steps, septets__avx512); }}},
+      {"avx512 tables", AVX512, {"vpshufb, add", [] { return gmacs(16.0 * 256 * steps, tables__avx512); }}},
+      {"avx512 bytes",
+       AVX512 | feature::avx512_vnni,
+       {"vpdpbusd", [] { return gmacs(16.0 * 64 * steps, bytes__avx512); }}},
       {"avx2", AVX2, {"vpshufb, add", [] { return gmacs(12.0 * 128 * steps, tables__avx2); }}},
 #endif
       {"none", PORTABLE, {"", nullptr}},

@@ -12,7 +12,8 @@ struct Roof {
   double (*gmacs)();  // runs for about a millisecond; 1e9 multiply-accumulates a second, on the calling thread
 };
 
-// Of binary kernels, and of those in float32. The last row of each is no roof: its function is null.
+// Of binary kernels, and of those in float32: the first that runs is the roof, others are what kernels were not made of
+// (decision 0016). The last row of each is no roof: its function is null.
 const Table<Roof>& binary_roofs();
 const Table<Roof>& float_roofs();
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from ftbnn.cli import bench_conv, bench_net
+from ftbnn.cli import bench_conv, bench_loops, bench_net
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
 from ftbnn.machine import cores
@@ -17,12 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_train(kinds.add_parser("train", help="a training step in each formulation"))
     bench_net.add_arguments(kinds.add_parser("net", help="whole networks beside other engines"))
     bench_conv.add_arguments(kinds.add_parser("conv", help="single layers beside the roof of their ISA"))
+    bench_loops.add_arguments(kinds.add_parser("loops", help="ways to count bits on this CPU, in registers"))
     for kind in kinds.choices.values():  # behind WHAT too; unset there, it must not undo the one before
         kind.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
 
 
 def run(args: argparse.Namespace) -> None:
-    {"train": _run_train, "net": bench_net.run, "conv": bench_conv.run}[args.what](args)
+    {"train": _run_train, "net": bench_net.run, "conv": bench_conv.run, "loops": bench_loops.run}[args.what](args)
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:

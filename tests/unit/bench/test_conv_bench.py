@@ -33,6 +33,16 @@ def test_roofs():
             assert roof is None or roof[1] > 0
 
 
+def test_loops(capsys):
+    """The roof is among the loops, and every loop runs."""
+    assert main(["bench", "loops", "--rounds", "1", "--json"]) == 0
+    loops = json.loads(capsys.readouterr().out)
+    assert _native.bench.roof(_native.capabilities()["isa"], True)[0] in [loop["instructions"] for loop in loops]
+    assert all(loop["gmacs_per_s"] > 0 for loop in loops)
+    assert main(["bench", "loops", "--rounds", "0"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_json(capsys):
     assert main(["bench", "conv", "--rounds", "1", "--isa", ISAS[0], "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
