@@ -171,7 +171,8 @@ struct Quads {
 
   // In an order of lanes such that bytes of four rows, interleaved, come to lie as they should.
   __m256i values(std::uint32_t bits) const {
-    const __m256i sources = _mm256_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0, 0x01010101, 0x02020202, 0x03030303);
+    const __m256i sources =
+        _mm256_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0, 0x01010101, 0x02020202, 0x03030303);
     const __m128i low = _mm_set1_epi32(0x08040201), high = _mm_set1_epi32(static_cast<int>(0x80402010));
     const __m256i own = _mm256_set_m128i(high, low);
     const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), sources);

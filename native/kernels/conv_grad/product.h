@@ -2,8 +2,8 @@
 //
 // Math says what a lane is. Math::Vector holds sums, and as many dwords of the right operand; Math::Dword is one dword
 // of the left: a float, two bf16 or four bytes. Math::multiply_add takes one of each. Math::Row makes the floats of a
-// row, Math::Floats at a time, of its sums. Sums that overflow after Math::narrow_steps dwords (0: never) are widened by
-// then: Math::widen adds them to a vector of totals.
+// row, Math::Floats at a time, of its sums. Sums that overflow after Math::narrow_steps dwords (0: never) are widened
+// by then: Math::widen adds them to a vector of totals.
 #pragma once
 
 #include "kernels/conv_grad/conv_grad.h"
