@@ -28,14 +28,24 @@ std::vector<GradGroup> grad_groups(const BatchShape& s, const float* weight, con
   const bool even = ins.size(0) == ins.largest() && outs.size(0) == outs.largest();
   std::vector<GradGroup> groups;
   for (int g = 0; g < s.groups; ++g) {
-    GradGroup group = {ins.first(g), ins.size(g), outs.first(g), outs.size(g), nullptr, nullptr};
+    GradPart part = {ins.first(g), ins.size(g), outs.first(g), outs.size(g), nullptr, nullptr};
     const bool in_tail = g == s.groups - 1 && !even;
-    const std::size_t at = in_tail ? 0 : static_cast<std::size_t>(group.first_out) * group.in * s.taps();
-    group.weight = (in_tail ? tail : weight) + at;
-    if (gw != nullptr) group.grad = (in_tail ? gtail : gw) + at;
-    groups.push_back(group);
+    const std::size_t at = in_tail ? 0 : static_cast<std::size_t>(part.first_out) * part.in * s.taps();
+    part.weight = (in_tail ? tail : weight) + at;
+    if (gw != nullptr) part.grad = (in_tail ? gtail : gw) + at;
+    if (groups.empty() || std::max(groups.back().in + part.in, groups.back().out + part.out) > GRAD_LANES) {
+      groups.push_back({part.first_in, 0, part.first_out, 0, {}});
+    }
+    groups.back().in += part.in;
+    groups.back().out += part.out;
+    groups.back().parts.push_back(part);
   }
   return groups;
+}
+
+const GradPart& GradGroup::part_of(int out_channel) const {
+  const auto holds = [&](const GradPart& part) { return first_out + out_channel < part.first_out + part.out; };
+  return *std::find_if(parts.begin(), parts.end(), holds);
 }
 
 void Rounding::find(const float* gy, int images, Team& team) {

@@ -67,10 +67,19 @@ class LeftOperand {
 };
 
 // One group of a convolution, with its weights and their gradient.
-struct GradGroup {
+struct GradPart {
   int first_in, in, first_out, out;
   const float* weight;
   float* grad;
+};
+
+// Neighbouring groups that are multiplied as one, with zeros between them, as long as their channels are lanes of one
+// panel: few channels of one group alone would leave most lanes and most of each pass empty.
+struct GradGroup {
+  int first_in, in, first_out, out;
+  std::vector<GradPart> parts;
+
+  const GradPart& part_of(int out_channel) const;  // counted from first_out
 };
 
 std::vector<GradGroup> grad_groups(const BatchShape& shape, const float* weight, const float* tail, float* gw,

@@ -36,10 +36,38 @@ InputGradient::InputGradient(const BatchShape& shape, const GradGroup& group, co
       right_(kernels, panels_ * panel_size(), scratch) {}
 
 void InputGradient::pack_weights(int panel) const {
-  const int first = panel * GRAD_LANES, taps = s.kh * s.kw;
-  kernels_.pack_signs(group_.weight + first * taps, static_cast<std::size_t>(group_.in) * taps, group_.out,
-                      std::min(GRAD_LANES, group_.in - first), taps, right_.at(panel * panel_size()), tap_size(),
-                      depth_);
+  const int first = panel * GRAD_LANES, taps = s.kh * s.kw, lanes = std::min(GRAD_LANES, group_.in - first);
+  const std::size_t row = static_cast<std::size_t>(group_.in) * taps;
+  const auto pack = [&](const float* proxies) {
+    kernels_.pack_signs(proxies + first * taps, row, group_.out, lanes, taps, right_.at(panel * panel_size()),
+                        tap_size(), depth_);
+  };
+  if (group_.parts.size() == 1) return pack(group_.parts[0].weight);
+
+  std::vector<float> proxies(group_.out * row);
+  for (const GradPart& part : group_.parts) {
+    const int size = part.in * taps;
+    float* to = proxies.data() + (part.first_out - group_.first_out) * row + (part.first_in - group_.first_in) * taps;
+    for (int o = 0; o < part.out; ++o) std::copy_n(part.weight + o * size, size, to + o * row);
+  }
+  pack(proxies.data());
+  for (int o = 0; o < group_.out; ++o) {
+    const GradPart& part = group_.part_of(o);
+    const int from = part.first_in - group_.first_in, to = from + part.in;
+    for (int tap = 0; tap < taps; ++tap) {
+      for (int lane = 0; lane < lanes; ++lane) {
+        if (lane < from || lane >= to) clear_right(o, lane, tap * tap_size());
+      }
+    }
+  }
+}
+
+// An element of the first panel becomes a zero: of bytes, which hold codes + 1, a 1.
+void InputGradient::clear_right(int k, int lane, std::size_t at) const {
+  const int packed = kernels_.packed;
+  const std::size_t element = at + static_cast<std::size_t>((k / packed * GRAD_LANES + lane) * packed + k % packed);
+  right_.zero(element, 1);
+  if (packed == 4) *static_cast<char*>(right_.at(element)) = 1;
 }
 
 void InputGradient::pack(const Slice& slice, int y) {

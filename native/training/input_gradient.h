@@ -24,6 +24,7 @@ class InputGradient {
   static constexpr int BLOCK_PANELS = 4;  // whose sums wait to go into gx together
 
   int find_columns();
+  void clear_right(int k, int lane, std::size_t at) const;
   int phases() const { return std::min(s.sw, s.w); }  // columns of gx that different taps reach
   std::size_t tap_size() const { return static_cast<std::size_t>(depth_) * GRAD_LANES; }
   std::size_t panel_size() const { return s.taps() * tap_size(); }

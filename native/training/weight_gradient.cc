@@ -64,18 +64,21 @@ void WeightGradient::run(const Slice& slice, int round, int task) {
 
 void WeightGradient::finish(float bound, int task) const {
   const int panel = task % panels_, first = task / panels_ * GRAD_ROWS;
-  const int lanes = std::min(GRAD_LANES, group_.in - panel * GRAD_LANES), size = lanes * taps();
   float gathered[GRAD_LANES * GRAD_TAPS];
   for (int o = first; o < std::min(first + GRAD_ROWS, group_.out); ++o) {
-    const float* sum = sums_ + panel * taps() * tap_size() + static_cast<std::size_t>(o) * GRAD_LANES;
+    const GradPart& part = group_.part_of(o);  // several are of one panel, and one alone begins with its group
+    const int skipped = part.first_in - group_.first_in, in_part = panel * GRAD_LANES;
+    const int lanes = std::min(GRAD_LANES, part.in - in_part), size = lanes * taps();
+    const float* sum = sums_ + panel * taps() * tap_size() + static_cast<std::size_t>(o) * GRAD_LANES + skipped;
     for (int tap = 0; tap < taps(); ++tap, sum += tap_size()) {
       __builtin_prefetch(sum + taps() * tap_size());
       __builtin_prefetch(sum + taps() * tap_size() + 16);
       for (int lane = 0; lane < lanes; ++lane) gathered[lane * taps() + tap] = sum[lane];
     }
-    const std::size_t at = (static_cast<std::size_t>(o) * group_.in + panel * GRAD_LANES) * taps();
-    const float* proxy = group_.weight + at;
-    float* grad = group_.grad + at;
+    const std::size_t row = static_cast<std::size_t>(group_.first_out + o - part.first_out);
+    const std::size_t at = (row * part.in + in_part) * taps();
+    const float* proxy = part.weight + at;
+    float* grad = part.grad + at;
     for (int k = 0; k < size; k += 16) {
       __builtin_prefetch(proxy + size + k);
       __builtin_prefetch(grad + size + k, 1);

@@ -85,7 +85,8 @@ void reduce_rows(const float* __restrict grad, const std::int16_t* __restrict y,
       if (!Linear) {
         float z = scale[c] * value + shift[c];
         if (Shortcut) z += shortcut[c];
-        const float l = left[c], r = right[c], above = z > 0 ? z : 0.0F;
+        // Not a second choice by z, which compilers make a branch of.
+        const float l = left[c], r = right[c], above = (z + __builtin_fabsf(z)) * 0.5F;
         rights[c] += dz * above;
         lefts[c] += dz * (z - above);
         dz *= z > 0 ? r : l;

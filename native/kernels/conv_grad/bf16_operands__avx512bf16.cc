@@ -11,7 +11,7 @@ __m512i rounded(__m512 first, __m512 second) { return reinterpret_cast<__m512i>(
 
 constexpr std::uint64_t EVEN = 0x5555555555555555, ODD = ~EVEN;
 
-struct Pairs {
+struct Pairs : SignBits {
   static constexpr int packed = 2;
 
   explicit Pairs(bool zero_one) : one(_mm512_set1_epi16(0x3f80)), off(_mm512_set1_epi16(zero_one ? 0 : -0x4080)) {}

@@ -1,130 +1,24 @@
 // Bytes: four to a lane of vpdpbusd, twice what bf16 has.
-#include "kernels/conv_grad/packed_operands__avx512.h"
-#include "kernels/conv_grad/product.h"
-#include "kernels/conv_grad/rounding.h"
+#include "kernels/conv_grad/byte_operands__avx512.h"
 
 namespace ftbnn {
 
 namespace {
 
-// 16 floats as whole steps, as rounded_to_steps does it.
-__m512i rounded(__m512 values, __m512 rates) {
-  const __m512i mixed = _mm512_mullo_epi32(_mm512_castps_si512(values), _mm512_set1_epi32(static_cast<int>(ROUND_MIX)));
-  const __m512i chance = _mm512_or_si512(_mm512_srli_epi32(mixed, 16), _mm512_set1_epi32(ROUND_BASE));
-  const __m512 sums = _mm512_add_ps(_mm512_mul_ps(values, rates), _mm512_castsi512_ps(chance));
-  return _mm512_sub_epi32(_mm512_cvttps_epi32(sums), _mm512_set1_epi32(ROUND_OFFSET));
-}
-
-void find_largest(const float* from, std::size_t count, int channels, std::uint32_t* largest) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  constexpr int most = 4;  // vectors side by side
-  for (int c = 0; c < channels; c += most * LANES) {
-    __m512i found[most] = {};
-    __mmask16 lanes[most];
-    for (int j = 0; j < most; ++j) lanes[j] = first_lanes(channels - c - j * LANES);
-    const float* row = from + c;
-    for (std::size_t p = 0; p < count; ++p, row += channels) {
-#pragma GCC unroll 4
-      for (int j = 0; j < most; ++j) {
-        const __m512i bits = _mm512_maskz_loadu_epi32(lanes[j], row + j * LANES);
-        found[j] = _mm512_max_epu32(found[j], _mm512_and_si512(bits, magnitude));
-      }
-    }
-    for (int j = 0; j < most; ++j) _mm512_mask_storeu_epi32(largest + c + j * LANES, lanes[j], found[j]);
-  }
-}
-
-void pack_rows(const float* from, std::size_t from_stride, int count, int channels, const GradRows& to) {
-  for (int p = 0; p < count; ++p, from += from_stride) {
-    char* row = static_cast<char*>(to.at) + p * to.stride;
-    const __m512 rate = _mm512_set1_ps(to.rates[p]);
-    __m512i sums = _mm512_setzero_si512();
-    for (int c = 0; c < to.depth; c += LANES) {
-      const __m512i steps = rounded(_mm512_maskz_loadu_ps(first_lanes(channels - c), from + c), rate);
-      _mm512_mask_cvtepi32_storeu_epi8(row + c, first_lanes(to.depth - c), steps);
-      sums = _mm512_add_epi32(sums, steps);
-    }
-    to.sums[p] = _mm512_reduce_add_epi32(sums);
-  }
-}
-
-// Four positions' floats to dwords of four bytes, and the sums of them all.
-struct Bytes {
-  __m512i of(const __m512 (&floats)[4], int c, __mmask16 lanes) const {
-    const __m512 rates = _mm512_maskz_loadu_ps(lanes, to.rates + c);
-    const __m512i low = _mm512_set1_epi32(0xff);
-    const auto byte = [&](int i) { return _mm512_and_si512(rounded(floats[i], rates), low); };
-    const __m512i even = _mm512_or_si512(byte(0), _mm512_slli_epi32(byte(2), 16));
-    const __m512i odd = _mm512_or_si512(byte(1), _mm512_slli_epi32(byte(3), 16));
-    return _mm512_or_si512(even, _mm512_slli_epi32(odd, 8));
-  }
-  void see(const __m512i (&dwords)[LANES], bool is_first, int c, __mmask16 lanes) const {
-    __m512i sums = is_first ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(lanes, to.sums + c);
-    for (const __m512i& dword : dwords) sums = _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), dword);
-    _mm512_mask_storeu_epi32(to.sums + c, lanes, sums);
-  }
-  const GradRows& to;
-};
-
-void pack_columns(const float* const* from, int count, int channels, const GradRows& to) {
-  pack_columns<4>(from, count, channels, to, Bytes{to});
-}
-
-struct Quads {
-  static constexpr int packed = 4;
-
-  explicit Quads(bool zero_one) : off(_mm512_set1_epi8(zero_one ? 1 : 0)) {}
-
-  void store(void* to, const std::uint32_t (&bits)[packed], const bool (&exist)[packed]) const {
-    constexpr std::uint64_t every = 0x1111111111111111;
-    __mmask64 there = 0;
-    for (int j = 0; j < packed; ++j) there |= exist[j] ? every << j : 0;
-    for (int half = 0; half < 2; ++half) {
-      __mmask64 ones = 0;
-      for (int j = 0; j < packed; ++j) ones |= _pdep_u64(bits[j] >> LANES * half, every << j);
-      const __m512i values = _mm512_mask_blend_epi8(ones, off, _mm512_set1_epi8(2));
-      _mm512_store_si512(static_cast<char*>(to) + 64 * half,
-                         _mm512_mask_blend_epi8(there, _mm512_set1_epi8(1), values));
-    }
-  }
-
-  __m512i off;
-};
-
-void pack_codes(const std::uint64_t* const* from, int count, int first, int words, bool zero_one, void* to) {
-  pack_codes(from, count, first, words, Quads(zero_one), to);
-}
-
-void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int taps, void* to, std::size_t tap_stride,
-                int depth) {
-  pack_signs(proxies, row, outs, lanes, taps, Quads(false), to, tap_stride, depth);
-}
-
 struct Math {
   typedef __m512i Vector;
   typedef __m512 Floats;
+  typedef SumRow Row;
   typedef int Dword;
-  static constexpr int depth = 4;
-
+  static constexpr int depth = 4, narrow_steps = 0;
   static void multiply_add(Vector& sum, int left, Vector right) {
     sum = _mm512_dpbusd_epi32(sum, right, _mm512_set1_epi32(left));
   }
-
-  struct Row {
-    Row(const GradProduct& task, int row) : extra(extra_of(task, row)), step(task.steps[row]) {}
-    Floats operator()(Vector sums) const {
-      const Vector whole = _mm512_sub_epi32(sums, _mm512_set1_epi32(extra));
-      return _mm512_mul_ps(_mm512_cvtepi32_ps(whole), _mm512_set1_ps(step));
-    }
-    int extra;
-    float step;
-  };
 };
 
 }  // namespace
 
 extern const GradKernels byte_grad__avx512vnni;
-const GradKernels byte_grad__avx512vnni = {4,          4,       find_largest,      pack_rows, pack_columns, pack_codes,
-                                           pack_signs, nothing, product<Math, 14>, nothing,   scatter,      roof<Math>};
+const GradKernels byte_grad__avx512vnni = byte_kernels<Math>;
 
 }  // namespace ftbnn

@@ -12,7 +12,7 @@ struct Math {
   typedef __m512 Floats;
   typedef FloatRow Row;
   typedef int Dword;
-  static constexpr int depth = 2;
+  static constexpr int depth = 2, narrow_steps = 0;
   static void multiply_add(Vector& sum, int left, Vector right) {
     sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(left)), reinterpret_cast<__m512bh>(right));
   }

@@ -64,7 +64,7 @@ struct FloatMath {
   typedef Vector Floats;
   typedef FloatRow Row;
   typedef float Dword;
-  static constexpr int depth = 1;
+  static constexpr int depth = 1, narrow_steps = 0;
   static void multiply_add(Vector& sum, float left, Vector right) { sum += left * right; }
 };
 

@@ -1,15 +1,12 @@
 // Operands with several elements to a dword, in AVX-512: what bf16 and bytes have in common. Each one's file includes
 // this and compiles it with its own flags.
-//
-// Codes says how rows of a right operand are stored, as many as share a dword: Codes::store takes the 32 bits of each,
-// and whether it exists.
 #pragma once
 
 #include <immintrin.h>
 
 #include <algorithm>
 
-#include "kernels/conv_grad/lanes.h"
+#include "kernels/conv_grad/packed_codes.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of its own header
@@ -83,59 +80,16 @@ void pack_columns(const float* const* from, int count, int channels, const GradR
   }
 }
 
-template <typename Codes>
-void pack_codes(const std::uint64_t* const* from, int count, int first, int words, const Codes& codes, void* to) {
-  constexpr int packed = Codes::packed;
-  char* row = static_cast<char*>(to);
-  for (int k = 0; k < count; k += packed, row += GRAD_LANES * 4) {
-    std::uint32_t bits[packed];
-    bool exist[packed];
-    for (int j = 0; j < packed; ++j) {
-      exist[j] = from[k + j] != nullptr;
-      bits[j] = exist[j] ? bits_at(from[k + j], first, words) : 0;
-    }
-    codes.store(row, bits, exist);
-  }
-}
-
-// An output's proxies become a string of bits, from which every tap's are picked.
-template <typename Codes>
-void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int taps, const Codes& codes, void* to,
-                std::size_t tap_stride, int depth) {
-  constexpr int packed = Codes::packed;
-  const int size = lanes * taps;
-  std::uint64_t every = 0;  // each taps-th bit
-  for (int bit = 0; bit < 64; bit += taps) every |= std::uint64_t{1} << bit;
-  for (int o = 0; o < depth; o += packed) {
-    std::uint64_t signs[packed][GRAD_LANES * GRAD_TAPS / 64] = {};
-    bool exist[packed];
-    for (int j = 0; j < packed; ++j) {
-      exist[j] = o + j < outs;
-      const float* from = proxies + (o + j) * row;
-      for (int k = 0; k < size && exist[j]; k += LANES) {
-        _mm_prefetch(from + packed * row + k, _MM_HINT_T0);
-        const __m512 values = _mm512_maskz_loadu_ps(first_lanes(size - k), from + k);
-        const std::uint64_t mask = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_GT_OQ);
-        signs[j][k / 64] |= mask << k % 64;
-      }
-    }
-    for (int tap = 0; tap < taps; ++tap) {
-      std::uint32_t picked[packed] = {};
-      int bit = tap, filled = 0;
-      for (int word = 0; word * 64 < size; ++word, bit -= 64) {
-        if (bit >= 64) continue;
-        const std::uint64_t mask = every << bit;
-        for (int j = 0; j < packed; ++j) {
-          picked[j] |= static_cast<std::uint32_t>(_pext_u64(signs[j][word], mask) << filled);
-        }
-        const int count = static_cast<int>(_mm_popcnt_u64(mask));
-        filled += count;
-        bit += count * taps;
-      }
-      codes.store(static_cast<char*>(to) + (tap * tap_stride + o * GRAD_LANES) * 4 / packed, picked, exist);
+struct SignBits {
+  static void find_signs(const float* from, int count, const float* next, std::uint64_t* words) {
+    for (int k = 0; k < count; k += LANES) {
+      _mm_prefetch(next + k, _MM_HINT_T0);
+      const __m512 values = _mm512_maskz_loadu_ps(first_lanes(count - k), from + k);
+      const std::uint64_t mask = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_GT_OQ);
+      words[k / 64] |= mask << k % 64;
     }
   }
-}
+};
 
 inline void scatter(const GradScatter& task) {
   scatter_by(task, [&](float* gx, const float* sums, std::uint32_t bits, int channels) {

@@ -2,7 +2,8 @@
 //
 // Math says what a lane is. Math::Vector holds sums, and as many dwords of the right operand; Math::Dword is one dword
 // of the left: a float, two bf16 or four bytes. Math::multiply_add takes one of each. Math::Row makes the floats of a
-// row, Math::Floats at a time, of its sums.
+// row, Math::Floats at a time, of its sums. Sums that overflow after Math::narrow_steps dwords (0: never) are widened
+// by then: Math::widen adds them to a vector of totals.
 #pragma once
 
 #include "kernels/conv_grad/conv_grad.h"
@@ -32,6 +33,53 @@ struct FloatRow {
   }
 };
 
+// How many dwords may be multiplied before sums are widened. Nothing, of sums that are wide.
+template <typename Math, int Rows, int Columns, bool Narrow = (Math::narrow_steps > 0)>
+struct Widening {
+  using Sums = typename Math::Vector[Rows][Columns];
+  int run(int wanted, Sums&) { return wanted; }
+  void finish(Sums&) {}
+};
+
+template <typename Math, int Rows, int Columns>
+struct Widening<Math, Rows, Columns, true> {
+  using Sums = typename Math::Vector[Rows][Columns];
+
+  int run(int wanted, Sums& sums) {
+    if (room == 0) {
+      widen(sums);
+      room = Math::narrow_steps;
+    }
+    const int granted = wanted < room ? wanted : room;
+    room -= granted;
+    return granted;
+  }
+
+  void finish(Sums& sums) {
+    widen(sums);
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+      for (int c = 0; c < Columns; ++c) sums[r][c] = totals[r][c];
+    }
+  }
+
+ private:
+  void widen(Sums& sums) {
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+      for (int c = 0; c < Columns; ++c) {
+        Math::widen(totals[r][c], sums[r][c]);
+        sums[r][c] = typename Math::Vector{};
+      }
+    }
+  }
+
+  int room = Math::narrow_steps;
+  Sums totals = {};
+};
+
 // A tile is Rows x Columns vectors of sums.
 template <typename Math, int Rows, int Columns>
 void product_tile(const GradProduct& task, int row, int lane) {
@@ -40,20 +88,25 @@ void product_tile(const GradProduct& task, int row, int lane) {
   const std::size_t stride = task.left_stride / Math::depth;
   const int depth = task.depth / Math::depth;
   Vector sums[Rows][Columns] = {};
+  Widening<Math, Rows, Columns> widening;
   for (int s = 0; s < task.segments; ++s) {
     const Dword* left = static_cast<const Dword*>(task.left) + (task.left_row[s] + row) * stride;
     const Dword* right = static_cast<const Dword*>(task.right) + task.right_at[s] / Math::depth + lane;
-    for (int k = 0; k < depth; ++k, right += GRAD_LANES) {
-      Vector factors[Columns];
+    for (int k = 0; k < depth;) {
+      const int end = k + widening.run(depth - k, sums);
+      for (; k < end; ++k, right += GRAD_LANES) {
+        Vector factors[Columns];
 #pragma GCC unroll 2
-      for (int c = 0; c < Columns; ++c) factors[c] = reinterpret_cast<const Vector*>(right)[c];
+        for (int c = 0; c < Columns; ++c) factors[c] = reinterpret_cast<const Vector*>(right)[c];
 #pragma GCC unroll 16
-      for (int r = 0; r < Rows; ++r) {
+        for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 2
-        for (int c = 0; c < Columns; ++c) Math::multiply_add(sums[r][c], left[r * stride + k], factors[c]);
+          for (int c = 0; c < Columns; ++c) Math::multiply_add(sums[r][c], left[r * stride + k], factors[c]);
+        }
       }
     }
   }
+  widening.finish(sums);
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r) {
     auto* out =

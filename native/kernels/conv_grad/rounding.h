@@ -26,6 +26,9 @@ inline int rounded_to_steps(float value, float rate) {
   return sum == sum ? static_cast<int>(sum) - ROUND_OFFSET : 0;
 }
 
+// Dwords whose products, two bytes with 0 to 2 at a time, 16 bits hold the sum of.
+constexpr int BYTE_PAIR_STEPS = 32767 / (2 * 127 * 2);
+
 // What a right operand of codes + 1 adds to every sum of this row.
 inline std::int32_t extra_of(const GradProduct& task, int row) {
   std::int32_t sum = 0;

@@ -5,7 +5,8 @@
 namespace ftbnn {
 
 extern const GradKernels grad__amx, grad__amx_emulated, grad__avx512bf16, grad__avx512, grad__avx2, grad__portable;
-extern const GradKernels byte_grad__avx512vnni, byte_grad__portable;
+extern const GradKernels byte_grad__avx512vnni, byte_grad__avx512, byte_grad__avxvnni, byte_grad__avx2,
+    byte_grad__portable;
 
 const Table<GradKernels>& grad_table() {
   static const Table<GradKernels> table = {
@@ -27,6 +28,11 @@ const Table<GradKernels>& byte_grad_table() {
   static const Table<GradKernels> table = {
 #if defined(__x86_64__)
       {"avx512vnni", AVX512 | feature::avx512_vnni, byte_grad__avx512vnni},
+      {"avx512", AVX512, byte_grad__avx512},
+#if defined(FTBNN_AVXVNNI)
+      {"avxvnni", AVX2 | feature::avx_vnni, byte_grad__avxvnni},
+#endif
+      {"avx2", AVX2, byte_grad__avx2},
 #endif
       {"portable", PORTABLE, byte_grad__portable},
   };

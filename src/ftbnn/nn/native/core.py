@@ -34,7 +34,7 @@ def require(backend: str) -> None:
     if core is None:
         raise UserError(f"backend {backend} needs the compiled extension, which is not installed here; torch does not")
     if backend == "native8" and not core.capabilities()["training"]["bytes"]:
-        raise UserError("backend native8 needs a CPU with AVX-512 VNNI; native does without")
+        raise UserError("backend native8 needs a CPU with AVX2; native does without")
 
 
 def is_faster() -> bool:

@@ -1,0 +1,25 @@
+// Bytes by vpdpbusd in vectors of AVX2.
+#include "kernels/conv_grad/byte_operands__avx2.h"
+
+namespace ftbnn {
+
+namespace {
+
+struct Math {
+  typedef __m256i Vector;
+  typedef __m256 Floats;
+  typedef SumRow Row;
+  typedef int Dword;
+  static constexpr int depth = 4, narrow_steps = 0;
+  static void multiply_add(Vector& sum, int left, Vector right) {
+    sum = _mm256_dpbusd_avx_epi32(sum, right, _mm256_set1_epi32(left));
+    keep(sum);
+  }
+};
+
+}  // namespace
+
+extern const GradKernels byte_grad__avxvnni;
+const GradKernels byte_grad__avxvnni = byte_kernels<Math>;
+
+}  // namespace ftbnn
