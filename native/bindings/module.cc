@@ -99,5 +99,6 @@ NB_MODULE(_native, m) {
   nb::module_ training = m.def_submodule("training");
   bind_training(training);
   bind_training_real(training);
+  bind_data(m.def_submodule("data"));
   bind_bench(m.def_submodule("bench"));
 }
