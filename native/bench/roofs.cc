@@ -1,6 +1,10 @@
 #include "bench/roofs.h"
 
+#include <algorithm>
 #include <chrono>
+#include <numeric>
+#include <thread>
+#include <vector>
 
 #include "bench/roof__amx.h"
 
@@ -175,6 +179,21 @@ const Table<Roof>& float_roofs() {
       {"none", PORTABLE, {"", nullptr}},
   };
   return table;
+}
+
+double best_of_threads(int threads, double seconds, const std::function<double()>& gmacs) {
+  std::vector<double> best(static_cast<std::size_t>(threads));
+  const auto measure = [&](double& found) {
+    const auto start = std::chrono::steady_clock::now();
+    do {
+      found = std::max(found, gmacs());
+    } while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds);
+  };
+  std::vector<std::thread> others;
+  for (int k = 1; k < threads; ++k) others.emplace_back(measure, std::ref(best[static_cast<std::size_t>(k)]));
+  measure(best[0]);
+  for (std::thread& other : others) other.join();
+  return std::accumulate(best.begin(), best.end(), 0.0);
 }
 
 bool hides_tile_palette() {

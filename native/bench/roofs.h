@@ -3,6 +3,8 @@
 // A kernel's share of its roof is comparable between machines and moments; its GMAC/s are not, as clocks wander.
 #pragma once
 
+#include <functional>
+
 #include "base/table.h"
 
 namespace ftbnn {
@@ -16,6 +18,10 @@ struct Roof {
 // (decision 0016). The last row of each is no roof: its function is null.
 const Table<Roof>& binary_roofs();
 const Table<Roof>& float_roofs();
+
+// What all threads together reach at most: each repeats `gmacs` at the same time as the others, for so many seconds and
+// once at least, and the best of each counts. Clocks need milliseconds to rise, and a neighbour may take a core away.
+double best_of_threads(int threads, double seconds, const std::function<double()>& gmacs);
 
 // True on guests that show AMX in CPUID but not how its tiles look (leaf 0x1D): libraries that ask for it, as oneDNN
 // does, end in SIGILL there. Our own kernels do not ask.

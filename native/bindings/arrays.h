@@ -7,9 +7,16 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <initializer_list>
 #include <string>
 
 namespace ftbnn::training {
+
+inline std::size_t product(std::initializer_list<int> sizes) {
+  std::size_t all = 1;
+  for (const int size : sizes) all *= static_cast<std::size_t>(size);
+  return all;
+}
 
 class Arrays {
  public:

@@ -15,6 +15,7 @@
 #include "kernels/conv_grad/conv_grad.h"
 #include "kernels/norm/norm.h"
 #include "kernels/pool/pool.h"
+#include "kernels/real_conv/real_conv.h"
 #include "kernels/stem/stem.h"
 
 namespace nb = nanobind;
@@ -56,6 +57,7 @@ nb::dict capabilities() {
   kernels["block"] = isa_of(block_table().best(usable).name);
   kernels["norm"] = isa_of(norm_table().best(usable).name);
   kernels["pool"] = isa_of(pool_table().best(usable).name);
+  kernels["real_conv"] = isa_of(real_conv_table().best(usable).name);
   kernels["gradients"] = isa_of(grad_table().best(usable).name);
   kernels["byte_gradients"] = isa_of(byte_grad_table().best(usable).name);
   const auto has_own = [&](const auto& table) { return table.best(usable).needs != PORTABLE; };
@@ -94,6 +96,9 @@ NB_MODULE(_native, m) {
         "FTBNN_ISA names one that cannot be used.");
   m.def("cores", &usable_cores, "Cores that this process may use: of its affinity, and of a container's quota.");
   bind_engine(m);
-  bind_training(m.def_submodule("training"));
+  nb::module_ training = m.def_submodule("training");
+  bind_training(training);
+  bind_training_real(training);
+  bind_data(m.def_submodule("data"));
   bind_bench(m.def_submodule("bench"));
 }

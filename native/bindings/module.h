@@ -5,4 +5,6 @@
 
 void bind_engine(nanobind::module_& m);
 void bind_bench(nanobind::module_ m);
+void bind_data(nanobind::module_ m);
 void bind_training(nanobind::module_ m);
+void bind_training_real(nanobind::module_ m);

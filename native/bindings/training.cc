@@ -8,13 +8,12 @@
 
 #include <array>
 #include <limits>
-#include <memory>
-#include <mutex>
 
 #include "base/blocks.h"
 #include "base/table.h"
 #include "bindings/arrays.h"
 #include "bindings/module.h"
+#include "bindings/team.h"
 #include "training/average.h"
 #include "training/block.h"
 #include "training/conv_grad_timing.h"
@@ -30,35 +29,6 @@ using namespace ftbnn::training;
 
 using Pair = std::array<int, 2>;                                                 // height before width
 using Named = nb::typed<nb::dict, std::string, nb::typed<nb::tuple, int, int>>;  // arrays
-
-Team::Launch launch = nullptr;
-
-// One team for all, made anew when the number of threads changes. One caller at a time.
-class TeamInUse {
- public:
-  explicit TeamInUse(int threads) : lock_(mutex()) {
-    if (!team() || team()->threads() != threads || team()->launch() != launch)
-      team() = std::make_unique<Team>(threads, launch);
-  }
-  Team& operator*() { return *team(); }
-
- private:
-  static std::mutex& mutex() {
-    static std::mutex found;
-    return found;
-  }
-  static std::unique_ptr<Team>& team() {
-    static std::unique_ptr<Team> found;
-    return found;
-  }
-  std::lock_guard<std::mutex> lock_;
-};
-
-std::size_t product(std::initializer_list<int> sizes) {
-  std::size_t all = 1;
-  for (const int size : sizes) all *= static_cast<std::size_t>(size);
-  return all;
-}
 
 GradientRule rule_named(const std::string& name, const std::vector<double>& numbers) {
   const auto number = [&](std::size_t k) { return k < numbers.size() ? static_cast<float>(numbers[k]) : 0.0F; };
@@ -325,7 +295,7 @@ void bind_training(nb::module_ m) {
       "Blocks of a binary network, forward and backward. Arrays are {name: (address, number of elements)}; the headers "
       "of native/training name and describe them.";
   m.def(
-      "use_launcher", [](std::uintptr_t launcher) { launch = reinterpret_cast<Team::Launch>(launcher); }, "address"_a,
+      "use_launcher", [](std::uintptr_t launcher) { launch() = reinterpret_cast<Team::Launch>(launcher); }, "address"_a,
       "Runs tasks by the GOMP_parallel at this address; 0 for threads of our own.");
   m.def("take_block", &take_block, "bytes"_a, "Uninitialised memory, kept for the next caller when it is dropped.");
   m.def("release_blocks", [] { blocks().release(); }, "Gives the memory of blocks that nobody has back to the system.");

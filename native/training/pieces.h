@@ -8,7 +8,8 @@
 namespace ftbnn::training {
 
 struct Pieces {
-  explicit Pieces(std::size_t total) : total(total), size(std::max<std::size_t>(16, (total + 127) / 128)) {}
+  explicit Pieces(std::size_t total, std::size_t least = 16)
+      : total(total), size(std::max(least, (total + 127) / 128)) {}
   int count() const { return static_cast<int>((total + size - 1) / size); }
   std::size_t first(int piece) const { return static_cast<std::size_t>(piece) * size; }
   std::size_t length(int piece) const { return std::min(size, total - first(piece)); }

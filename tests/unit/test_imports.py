@@ -15,12 +15,12 @@ MAY_IMPORT = {
     "cli": {"experiments", "workflows", "bench", "training", "packing", "budget", "models", "data", "runtime", "zoo"},
     "experiments": {"workflows", "bench", "training", "packing", "budget", "models", "data", "nn", "zoo"},
     "workflows": {"bench", "training", "packing", "budget", "models", "data", "tracing", "nn", "runtime", "zoo"},
-    "bench": {"training", "packing", "budget", "models", "nn", "runtime", "zoo", "_native"},
+    "bench": {"training", "packing", "budget", "models", "data", "nn", "runtime", "zoo", "_native"},
     "training": {"packing", "models", "data", "tracing", "nn"},
     "packing": {"tracing", "nn", "runtime", "_native"},
     "budget": {"tracing", "nn"},
     "models": {"nn"},
-    "data": set(),
+    "data": {"_native"},
     "tracing": {"nn"},
     "nn": {"_native"},
     "runtime": {"zoo", "_native"},
@@ -29,7 +29,7 @@ MAY_IMPORT = {
 }
 EVERYONE = {"drawing", "errors", "files", "json_text", "machine", "photos", "text"}
 # The compiled extension has few doors: the rest asks `machine.capabilities()`.
-EXTENSION = ("nn/native/", "packing/read.py", "runtime/", "bench/", "machine.py")
+EXTENSION = ("nn/native/", "data/transforms.py", "packing/read.py", "runtime/", "bench/", "machine.py")
 LIGHT = EVERYONE - {"photos"}  # needs neither NumPy nor Pillow
 SOURCES = sorted(ROOT.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]

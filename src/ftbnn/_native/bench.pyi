@@ -5,7 +5,12 @@
 def hides_tile_palette() -> bool:
     """True where libraries that use AMX end in SIGILL."""
 
-def roof(isa: str, binary: bool) -> tuple[str, float] | None:
+def roof(isa: str, binary: bool, threads: int = 1, seconds: float = 0.0) -> tuple[str, float] | None:
     """
-    (instructions, GMAC/s of one thread right now) of the loop that bounds this ISA's kernels; None if there is none.
+    (instructions, GMAC/s of all threads right now) of the loop that bounds this ISA's kernels, the best of each thread in so many seconds; None if there is none.
+    """
+
+def gradient_roof(bytes: bool, threads: int, seconds: float) -> float | None:
+    """
+    The same of the multiplications that the gradients of binary convolutions are made of.
     """

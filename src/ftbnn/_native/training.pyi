@@ -56,3 +56,12 @@ def time_gradients(bytes: bool, shape: Sequence[int], threads: int, rounds: int)
     """
     Seconds of the input's gradient, of the weights' and of both in one, on random data, and the GMAC/s that the CPU could reach. shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups.
     """
+
+class RealConv:
+    """A real convolution for one shape of input."""
+
+    def __init__(self, *, n: int, h: int, w: int, inputs: int, outputs: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], weight_is_last: bool) -> None: ...
+
+    def forward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
+
+    def backward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...

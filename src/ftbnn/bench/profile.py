@@ -1,4 +1,5 @@
-"""Where the time of one native training step goes: the phases of every block, and what is left to PyTorch."""
+"""Where the time of one native training step goes: data, forward, backward, optimizer; the phases of every block, and
+what is left to PyTorch."""
 
 import os
 import sys
@@ -6,33 +7,48 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ftbnn import _native
-from ftbnn.bench.train import WARM_UP, Case, check_rounds
+from ftbnn.bench.rounds import PAUSE_S
+from ftbnn.bench.train import WARM_UP, Case, Phases, check_rounds
 from ftbnn.nn.layer import layers
 from ftbnn.nn.native import require
 from ftbnn.nn.native.block import listening
 
-_NATIVE = ("norm", "_Average", "_Repeat")  # operators of ours that are no blocks
-_ROOF_SHAPE = (4, 16, 16, 64, 64, 3, 3, 1, 1, 1, 1, 1)  # any: the roof does not depend on it
+_NATIVE = ("norm", "_Average", "_Repeat", "_Convolution")  # operators of ours that are no blocks
+ROOF_S = 0.02  # clocks need milliseconds to rise
 
 
-def profile_step(
-    case: Case, backend: Literal["native", "native8"] = "native", *, rounds: int = 5
-) -> list[dict[str, Any]]:
-    """Rows of the fastest of `rounds` steps: layer, operator, ms, share of the step, GMAC/s and share of the roof.
+@dataclass(frozen=True)
+class Profile:
+    """The fastest of some steps. `phases` are its seconds of data, forward, backward and optimizer."""
 
-    The roofs, of forward and of the gradients, are loops of nothing but their multiplications, measured beside.
+    phases: Phases
+    rows: list[dict[str, Any]]  # of operators: layer, operator, ms, share of the step, GMAC/s and share of the roof
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.phases.values())
+
+    def phase_rows(self) -> list[dict[str, Any]]:
+        return [{"phase": name, "ms": 1e3 * s, "share": s / self.seconds} for name, s in self.phases.items()]
+
+
+def profile_step(case: Case, backend: Literal["native", "native8"] = "native", *, rounds: int = 5) -> Profile:
+    """Where the fastest of `rounds` steps spends its time.
+
+    The roofs, of forward and of the gradients, are loops of nothing but their multiplications on as many threads, run
+    before the first and after each step: what counts is the best of them all.
     """
     check_rounds(rounds)
     require(backend)
-    roofs = _roofs(case.threads, backend)  # before PyTorch has threads: they would spin on the cores that this measures
     torch.set_num_threads(case.threads)
-    network, step = case.training(backend)
+    network, step = case.training(backend, loads=True)
     names = {p.data_ptr(): name for name, layer in layers(network) for p in layer.parameters(recurse=False)}
     rows: list[dict[str, Any]] = []
 
@@ -47,7 +63,8 @@ def profile_step(
             for phase, taken in phases.items()
         )
 
-    best: tuple[float, list[dict[str, Any]]] = (float("inf"), [])
+    best, found = None, rows
+    roofs = _roofs(case.threads, backend)
     with listening(listen):
         for turn in range(WARM_UP + rounds):
             rows = []
@@ -55,27 +72,29 @@ def profile_step(
             with without_marks():
                 seen.start()
             try:
-                started = time.perf_counter()
-                step()
-                taken = time.perf_counter() - started
+                phases = step()
             finally:
                 with without_marks():
                     seen.stop()
-            if turn >= WARM_UP and taken < best[0]:
-                best = taken, rows + _torch_rows(seen)
-    total, found = best
+            if turn >= WARM_UP and (best is None or sum(phases.values()) < sum(best.values())):
+                best, found = phases, rows + _torch_rows(seen)
+            roofs = {name: max(rate, roofs[name]) for name, rate in _roofs(case.threads, backend).items()}
+    assert best is not None
+    total = 1e3 * sum(best.values())
+    rest = total - 1e3 * best["data"] - sum(row["ms"] for row in found)
+    found.append({"layer": "Python", "operator": "between operators", "ms": max(0.0, rest), "macs": None})
+    found.append({"layer": "data", "operator": "wait for the batch", "ms": 1e3 * best["data"], "macs": None})
     slowest_first = sorted(found, key=lambda row: -row["ms"])
-    return [_finished(row, 1e3 * total, roofs.get(row["operator"])) for row in slowest_first]
+    return Profile(best, [_finished(row, total, roofs.get(row["operator"])) for row in slowest_first])
 
 
 def _roofs(threads: int, backend: str) -> dict[str, float]:
-    """GMAC/s by operator, of all threads."""
-    timing = _native.training.time_gradients(backend == "native8", _ROOF_SHAPE, threads, 10)
-    roofs = {"conv gradients": timing[3]}
-    forward = _native.bench.roof(_native.capabilities()["isa"], True)
-    if forward is not None:
-        roofs["conv"] = threads * forward[1]
-    return roofs
+    """GMAC/s by operator, of all threads, right now."""
+    time.sleep(PAUSE_S)  # or PyTorch's threads would still spin on the cores that this measures
+    forward = _native.bench.roof(_native.capabilities()["isa"], True, threads, ROOF_S)
+    gradients = _native.bench.gradient_roof(backend == "native8", threads, ROOF_S)
+    rates = {"conv": None if forward is None else forward[1], "conv gradients": gradients}
+    return {name: rate for name, rate in rates.items() if rate is not None}
 
 
 @contextmanager
@@ -113,4 +132,4 @@ def _torch_rows(seen: Any) -> list[dict[str, Any]]:
 def _finished(row: dict[str, Any], total_ms: float, roof: float | None) -> dict[str, Any]:
     gmacs = row["macs"] / row["ms"] / 1e6 if row["macs"] and row["ms"] else None
     of_roof = gmacs / roof if gmacs and roof else None
-    return {**row, "share": row["ms"] / total_ms, "gmacs_per_s": gmacs, "roof_share": of_roof, "step_ms": total_ms}
+    return {**row, "share": row["ms"] / total_ms, "gmacs_per_s": gmacs, "roof_share": of_roof}

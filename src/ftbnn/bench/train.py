@@ -1,22 +1,27 @@
 """A training step in each formulation: timed interleaved, its memory measured in a process of its own."""
 
+import itertools
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ftbnn import _native
+from ftbnn.data.batches import Batches
+from ftbnn.data.source import ArraySplit, Spec
 from ftbnn.errors import UserError
 from ftbnn.models import build, find
 from ftbnn.nn import Backend, stem_for, use_backend
 from ftbnn.nn.layer import lay_out
 
+PHASES = ("data", "forward", "backward", "optimizer")
+Phases = dict[str, float]
 FORMULATIONS: tuple[Backend, ...] = ("plain", "torch", "native", "native8")
 WARM_UP = 2
 
@@ -36,8 +41,9 @@ class Case:
         if min(self.image_size, self.classes, self.threads) < 1 or self.batch < 2:
             raise UserError("image size, classes and threads must be 1 or more, and the batch 2: BatchNorm needs it")
 
-    def training(self, formulation: Backend) -> tuple[nn.Module, Callable[[], None]]:
-        """A network and a function that trains it for one step; equal weights and data for every formulation."""
+    def training(self, formulation: Backend, *, loads: bool = False) -> tuple[nn.Module, Callable[[], Phases]]:
+        """A network and a function that trains it for one step, which says the seconds of each phase; equal weights and
+        data for every formulation. The images are always the same, or, `loads`, views of images in memory."""
         torch.manual_seed(0)
         entry = find(self.model)
         stem = stem_for(self.image_size) if entry.has_stems else None
@@ -45,19 +51,42 @@ class Case:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if formulation.startswith("native"):
             lay_out(network)
-        images = torch.randn(self.batch, entry.in_channels, self.image_size, self.image_size)
-        images = images.to(memory_format=torch.channels_last)
-        labels = torch.randint(0, self.classes, (self.batch,))
+        batches = self._batches(entry.in_channels) if loads else self._same_images(entry.in_channels)
         fused = True if formulation.startswith("native") else None  # as training/optim.py has it
         optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=fused)
 
-        def run() -> None:
+        def run() -> Phases:
+            times = [time.perf_counter()]
+            images, labels = next(batches)
+            times.append(time.perf_counter())
             with use_backend(formulation):
                 optimizer.zero_grad(set_to_none=True)
-                nn.functional.cross_entropy(network(images), labels).backward()  # type: ignore[no-untyped-call]
+                loss = nn.functional.cross_entropy(network(images), labels)
+                times.append(time.perf_counter())
+                loss.backward()  # type: ignore[no-untyped-call]
+                times.append(time.perf_counter())
                 optimizer.step()
+            times.append(time.perf_counter())
+            return dict(zip(PHASES, (after - before for before, after in itertools.pairwise(times)), strict=True))
 
         return network, run
+
+    def _same_images(self, channels: int) -> Iterator[tuple[Tensor, Tensor]]:
+        images = torch.randn(self.batch, channels, self.image_size, self.image_size)
+        labels = torch.randint(0, self.classes, (self.batch,))
+        return itertools.repeat((images.to(memory_format=torch.channels_last), labels))
+
+    def _batches(self, channels: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of random images, in a random order, cropped, mirrored and normalised as training does it."""
+        shape = (4 * self.batch, channels, self.image_size, self.image_size)
+        images = torch.randint(0, 256, shape, dtype=torch.uint8)
+        split = ArraySplit(images, torch.randint(0, self.classes, shape[:1]))
+        look = ((0.5,) * channels, (0.25,) * channels)
+        spec = Spec("random", self.classes, channels, self.image_size, *look, ())
+        batches = Batches(split, spec, batch_size=self.batch, shuffle=True, augmentation="crop-flip")
+        for epoch in itertools.count():
+            for batch in batches.epoch(epoch):
+                yield batch.images.to(memory_format=torch.channels_last), batch.labels
 
 
 def check_rounds(rounds: int) -> None:

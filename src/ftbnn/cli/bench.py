@@ -1,13 +1,16 @@
 """bench: measure speed and memory, side by side in one run."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ftbnn.cli import bench_conv, bench_loops, bench_net
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
 from ftbnn.machine import cores
 from ftbnn.text import counted, table
+
+if TYPE_CHECKING:
+    from ftbnn.bench.profile import Profile
 
 LEAST_SHARE = 0.002  # of a step, to stand in the printed profile
 
@@ -70,9 +73,9 @@ def _run_train(args: argparse.Namespace) -> None:
     print(table(header, cells))
 
 
-def _print_profile(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+def _print_profile(profile: "Profile", *, as_json: bool) -> None:
     if as_json:
-        print_json(rows)
+        print_json({"step_ms": 1e3 * profile.seconds, "phases": profile.phase_rows(), "operators": profile.rows})
         return
     cells = [
         [
@@ -83,8 +86,10 @@ def _print_profile(rows: list[dict[str, Any]], *, as_json: bool) -> None:
             f"{row['gmacs_per_s']:.0f}" if row["gmacs_per_s"] else "",
             f"{100 * row['roof_share']:.0f}" if row["roof_share"] else "",
         ]
-        for row in rows
+        for row in profile.rows
         if row["share"] >= LEAST_SHARE
     ]
-    print(f"one step: {rows[0]['step_ms']:.1f} ms; operators below {100 * LEAST_SHARE:g} % are left out")
+    shares = ", ".join(f"{row['phase']} {100 * row['share']:.1f} %" for row in profile.phase_rows())
+    print(f"one step: {1e3 * profile.seconds:.1f} ms: {shares}")
+    print(f"operators, those below {100 * LEAST_SHARE:g} % left out:")
     print(table(["layer", "operator", "ms", "%", "GMAC/s", "% of roof"], cells))

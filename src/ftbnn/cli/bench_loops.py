@@ -22,9 +22,7 @@ def run(args: argparse.Namespace) -> None:
         for name, instructions, rate in _native.bench.binary_loops():
             best[name] = (instructions, max(rate, best.get(name, ("", 0.0))[1]))
     if not best:
-        raise UserError(
-            f"no loop of the {capabilities()['isa']} kernels is bound by an instruction; try another FTBNN_ISA"
-        )
+        raise UserError(f"there are no loops of {capabilities()['isa']}; choose another ISA with FTBNN_ISA")
     if args.json:
         print_json([{"name": n, "instructions": i, "gmacs_per_s": rate} for n, (i, rate) in best.items()])
         return

@@ -11,6 +11,7 @@ import os
 import random
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from ftbnn.data.source import ArraySplit, CorruptImage, FileSplit, Spec, Split, UserPart, UserSplit
-from ftbnn.data.transforms import ARRAY_AUGMENTS, augment, normalise
+from ftbnn.data.transforms import ARRAY_AUGMENTS, Views, cut, draw_views, plain_views, prepare
 from ftbnn.errors import UserError, first_line
 
 FILE_AUGMENTS = ("none", "imagenet")
@@ -169,6 +170,15 @@ def first_images(batches: Iterable[Batch], enough: int = STATISTICS_IMAGES) -> I
             return
 
 
+def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches, the next one made by a thread while the last is in use."""
+    with ThreadPoolExecutor(1, "batches", torch.set_num_threads, (1,)) as thread:
+        coming = thread.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = thread.submit(next, batches, None)
+            yield batch
+
+
 class Batches:
     """The batches of a split. With `shuffle` each epoch has its own order and views; without, the plain order.
 
@@ -217,8 +227,10 @@ class Batches:
         if self.shuffle:
             order = torch.randperm(size, generator=self._generator(epoch))
         if isinstance(self.split, ArraySplit):
-            return self._from_memory(self.split, epoch, start, order)
-        return self._from_files(self.split, epoch, start, order.tolist())
+            return ahead(self._from_memory(self.split, epoch, start, order))
+        batches = self._from_files(self.split, epoch, start, order.tolist())
+        # Workers are ahead by themselves; a user's own code draws from generators that the training draws from too.
+        return ahead(batches) if isinstance(self.split, FileSplit) and not self.workers else batches
 
     def _generator(self, *place: int) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(self.seed, *place))
@@ -231,15 +243,16 @@ class Batches:
         for step in range(start, len(self.steps)):
             first, last = self.steps[step]
             own = order[first + self.rank : last : self.world]
-            images = split.images[own]
+            views = plain_views(len(own))
             if self.shuffle:
-                images = augment(images, self.augmentation, self._generator(epoch, step, self.rank))
-            yield Batch(self._prepared(images), split.labels[own], self._share(step, len(own)))
+                shape = (len(own), *split.images.shape[1:])
+                views = draw_views(self.augmentation, shape, self._generator(epoch, step, self.rank))
+            yield Batch(self._view(split.images, own, views), split.labels[own], self._share(step, len(own)))
 
-    def _prepared(self, images: Tensor) -> Tensor:
+    def _view(self, images: Tensor, which: Tensor, views: Views) -> Tensor:
         if self.raw or self.spec is None or images.dtype != torch.uint8:
-            return images
-        return normalise(images, self.spec.mean, self.spec.std)
+            return cut(images[which], views)
+        return prepare(images, which, views, self.spec.mean, self.spec.std)
 
     def _from_files(
         self, split: FileSplit | UserSplit, epoch: int, start: int, order: Sequence[int]
@@ -265,4 +278,6 @@ class Batches:
                 yield Batch(torch.empty(0), torch.empty(0, dtype=torch.int64), share, corrupt)
                 continue
             images, labels = batch
-            yield Batch(self._prepared(images), single(torch.as_tensor(labels)), share, corrupt)
+            if images.dtype == torch.uint8:
+                images = self._view(images, torch.arange(len(images)), plain_views(len(images)))
+            yield Batch(images, single(torch.as_tensor(labels)), share, corrupt)

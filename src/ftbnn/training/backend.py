@@ -1,27 +1,97 @@
-"""Which backend a run trains with: what the recipe asks for, the machine has and the run began with."""
+"""Which backend a run trains with: what the recipe asks for, the machine has and the run began with.
 
-from dataclasses import replace
+`auto` is decided by rows that were measured, not by a trial on the spot: the same machine and network must always give
+the same backend, or the same seed would not give the same bits.
+"""
+
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 import torch
 from torch import nn
 
+from ftbnn import machine
 from ftbnn.errors import UserError
 from ftbnn.nn.layer import layers
 from ftbnn.nn.native.core import is_faster, require
 from ftbnn.training.recipe import Recipe
 
 
+@dataclass(frozen=True)
+class Fact:
+    """How many times as fast as `torch` a step is with these kernels, from so many channels a group on (the mean over
+    binary convolutions) up to networks of width 64."""
+
+    backend: str
+    kernels: str  # of the gradients, as `ftbnn info` names them
+    speed: tuple[float, float]
+    least_channels: float = 0.0
+
+
+# Fastest first; benchmarks/reports/2026-11-18-training-passes has the measurements.
+FACTS = (
+    Fact("native8", "avx512vnni", (1.0, 7.4)),
+    Fact("native", "avx512bf16", (1.0, 5.2)),
+    Fact("native", "avx512", (1.1, 2.8), least_channels=12),
+    Fact("native", "avx2", (1.1, 1.8), least_channels=24),
+)
+# Where it is shown that they learn what torch learns; `auto` takes no other.
+LEARNS_THE_SAME = {"native": "benchmarks/reports/2026-11-16-backends"}
+KERNELS = {"native": "gradients", "native8": "byte_gradients"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    backend: str
+    why: str
+
+
 def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before: str | None = None) -> Recipe:
     """The recipe with `auto` decided. A resumed run goes on with the backend it had `before`."""
+    return replace(recipe, backend=choose(recipe, network, device, before=before).backend)  # type: ignore[arg-type]
+
+
+def choose(recipe: Recipe, network: nn.Module, device: torch.device, *, before: str | None = None) -> Choice:
+    """The backend of a run, and why."""
     obstacle = _obstacle(recipe, network, device)
-    wanted = before if before is not None and recipe.backend == "auto" else recipe.backend
-    if wanted == "auto":
-        wanted = "native" if obstacle is None and is_faster() else "torch"
-    if wanted.startswith("native"):
+    if recipe.backend != "auto":
+        choice = Choice(recipe.backend, "the recipe says so")
+    elif before is not None:
+        choice = Choice(before, "the run began with it")
+    elif obstacle is not None:
+        return Choice("torch", f"native {obstacle}")
+    else:
+        return _fastest(_channels(network))
+    if choice.backend.startswith("native"):
         if obstacle is not None:
-            raise UserError(f"backend={wanted} {obstacle}; backend=torch does")
-        require(wanted)
-    return replace(recipe, backend=wanted)  # type: ignore[arg-type]
+            raise UserError(f"backend={choice.backend} {obstacle}; backend=torch does")
+        require(choice.backend)
+    return choice
+
+
+def _fastest(channels: float) -> Choice:
+    """For a network of so many channels a group, on this machine."""
+    if not is_faster():
+        return Choice("torch", "this machine has no kernels that train faster")
+    kernels = machine.capabilities()["kernels"]
+    here = [fact for fact in FACTS if kernels[KERNELS[fact.backend]] == fact.kernels]
+    known = [fact for fact in here if fact.backend in LEARNS_THE_SAME]
+    wide = [fact for fact in known if channels >= fact.least_channels]
+    if wide:
+        fact = wide[0]
+        why = f"{fact.speed[0]:g} to {fact.speed[1]:g} times as fast as torch where measured ({fact.kernels} kernels)"
+        faster = next((other for other in here if FACTS.index(other) < FACTS.index(fact)), None)
+        more = "" if faster is None else f"; backend={faster.backend} is faster still, with gradients in bytes"
+        return Choice(fact.backend, why + more)
+    if known:
+        return Choice("torch", f"with {channels:.0f} channels a group the {known[0].kernels} kernels are no faster")
+    return Choice("native", f"its {kernels['gradients']} kernels have not been measured, but others were faster")
+
+
+def _channels(network: nn.Module) -> float:
+    """Inputs of a group of binary convolutions, on average."""
+    weights = (p for _, layer in layers(network) if layer.has_binary_form for p in layer.parameters(recurse=False))
+    return fmean(weight.shape[1] for weight in weights if weight.dim() > 1)
 
 
 def _obstacle(recipe: Recipe, network: nn.Module, device: torch.device) -> str | None:

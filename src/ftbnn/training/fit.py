@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from ftbnn.errors import UserError, unknown
 from ftbnn.nn.native import release_memory
 from ftbnn.packing.restore import lacks_statistics, measure
 from ftbnn.training import recipes
-from ftbnn.training.backend import resolve
+from ftbnn.training.backend import choose
 from ftbnn.training.distributed import World, world
 from ftbnn.training.loop import Loop, Splits
 from ftbnn.training.options import Options
@@ -115,7 +116,10 @@ def _fit_one(
     source = source.with_validation(recipe.validation)
     device = here.device(options.device)
     before = run.recipe().backend if options.resume and here.is_first else None
-    recipe = here.share(resolve(recipe, module, device, before=before) if here.is_first else None)
+    choice = here.share(choose(recipe, module, device, before=before) if here.is_first else None)
+    recipe = replace(recipe, backend=choice.backend)
+    if here.is_first and not options.quiet:
+        print(f"backend {choice.backend}: {choice.why}", file=sys.stderr, flush=True)
     splits, is_begun = _splits(source, recipe, options, here), here.share(options.resume and run.last.exists())
     if not is_begun and lacks_statistics(module):
         measure(module.to(device), (images.to(device) for images in first_images(splits.train.epoch(0))))

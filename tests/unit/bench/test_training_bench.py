@@ -6,6 +6,7 @@ import torch
 
 from ftbnn import _native
 from ftbnn.bench.profile import without_marks
+from ftbnn.bench.train import Case
 from ftbnn.cli.main import main
 from ftbnn.models import build
 from ftbnn.nn import use_backend
@@ -40,15 +41,44 @@ def test_a_profile_has_every_phase_and_the_rest(capfd, monkeypatch):
     assert main(["bench", "train", *arguments, "--json"]) == 0
     out, err = capfd.readouterr()
     assert not err
-    rows = json.loads(out)
+    found = json.loads(out)
+    assert [row["phase"] for row in found["phases"]] == ["data", "forward", "backward", "optimizer"]
+    assert sum(row["share"] for row in found["phases"]) == pytest.approx(1)
+    assert sum(row["ms"] for row in found["phases"]) == pytest.approx(found["step_ms"])
+    rows = found["operators"]
+    assert {("data", "wait for the batch"), ("Python", "between operators")} <= {
+        (r["layer"], r["operator"]) for r in rows
+    }
     phases = {(row["layer"], row["operator"]) for row in rows}
     assert {("block1.conv", "conv"), ("block2.conv", "conv gradients")} <= phases
+    assert {("data", "wait for the batch"), ("Python", "between operators")} <= phases
     assert any(row["layer"] == "PyTorch" for row in rows)
     assert all(row["gmacs_per_s"] > 0 for row in rows if row["operator"] == "conv")
     assert all(row["roof_share"] > 0 for row in rows if row["operator"] == "conv gradients")
     monkeypatch.setattr("ftbnn.cli.bench.LEAST_SHARE", 0)  # under load PyTorch's share may be tiny
     assert main(["bench", "train", *arguments]) == 0
-    assert "PyTorch" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "PyTorch" in out
+    assert ", optimizer " in out.splitlines()[0]
+
+
+@pytest.mark.parametrize("formulation", ["torch", "native"])
+def test_a_profiled_step_trains_on_views_and_the_others_on_the_same_images(formulation):
+    case = Case("toy-relu", None, 4, 28, 10, 1)
+    for loads in (False, True):
+        network, step = case.training(formulation, loads=loads)
+        before = network.state_dict()["fc.weight"].clone()
+        assert set(step()) == {"data", "forward", "backward", "optimizer"}
+        assert not torch.equal(before, network.state_dict()["fc.weight"])
+
+
+def test_the_roof_of_two_threads_is_that_of_both():
+    one, two = (_native.bench.gradient_roof(False, threads, 0.01) for threads in (1, 2))
+    assert (one is None) == (two is None)
+    if one is not None:
+        assert min(one, two) > 0
+    with pytest.raises(ValueError, match="a thread"):
+        _native.bench.gradient_roof(False, 0, 0.01)
 
 
 def test_only_the_marks_of_the_profiler_are_left_out(capfd):

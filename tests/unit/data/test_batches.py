@@ -1,12 +1,13 @@
 import random
+import threading
 
 import numpy as np
 import pytest
 import torch
 
-from ftbnn.data.batches import Batches, plan_steps
+from ftbnn.data.batches import Batches, ahead, plan_steps
 from ftbnn.data.source import ArraySplit, CorruptImage, Spec
-from ftbnn.data.transforms import augment, normalise
+from ftbnn.data.transforms import augment, cut, draw_views, normalise, prepare
 from ftbnn.errors import UserError
 
 SPEC = Spec("made", 4, 1, 8, (0.5,), (0.25,), tuple("abcd"), augment="crop-flip")
@@ -148,6 +149,58 @@ def test_crops_are_windows_of_the_padded_image_and_flips_happen():
     seen = {tuple(view.flatten().tolist()) for view in out}
     assert seen == legal  # 18 views, all of them met in 200 draws
     assert augment(images, "none", generator) is images
+
+
+@pytest.mark.parametrize("name", ["none", "crop", "crop-flip"])
+@pytest.mark.parametrize("shape", [(30, 3, 9, 17), (30, 1, 8, 8), (5, 2, 3, 4)])
+def test_one_native_pass_gives_the_bits_of_pytorch(name, shape, monkeypatch):
+    torch.manual_seed(0)
+    images, which = torch.randint(0, 256, shape, dtype=torch.uint8), torch.randint(0, shape[0], (40,))
+    views = draw_views(name, (40, *shape[1:]), torch.Generator().manual_seed(1))
+    look = (0.5, 0.4, 0.3)[: shape[1]], (0.2, 0.3, 0.1)[: shape[1]]
+    wanted = normalise(cut(images[which], views), *look)
+    assert torch.equal(prepare(images, which, views, *look), wanted)
+    monkeypatch.setattr("ftbnn.data.transforms._native", None)
+    assert torch.equal(prepare(images, which, views, *look), wanted)
+
+
+def test_views_that_do_not_fit_are_refused():
+    images, views = torch.zeros(2, 1, 4, 4, dtype=torch.uint8), draw_views("none", (1, 1, 4, 4), torch.Generator())
+    with pytest.raises(ValueError, match="no such image"):
+        prepare(images, torch.tensor([2]), views, (0.5,), (0.5,))
+    with pytest.raises(ValueError, match="do not fit"):
+        prepare(images, torch.tensor([0, 1]), views, (0.5,), (0.5,))
+
+
+def test_the_next_batch_is_made_while_the_last_is_in_use():
+    made, threads = [], set()
+    is_made = threading.Event()
+
+    def source():
+        for number in range(3):
+            made.append(number)
+            threads.add(threading.get_ident())
+            if number == 1:
+                is_made.set()
+            yield number
+
+    before, batches = torch.get_num_threads(), ahead(source())
+    assert next(batches) == 0
+    assert is_made.wait(30)  # nobody has asked for it yet
+    assert list(batches) == [1, 2]
+    assert threading.get_ident() not in threads
+    assert torch.get_num_threads() == before
+
+
+def test_what_goes_wrong_in_the_thread_is_raised_where_batches_are_used():
+    def source():
+        yield 0
+        raise UserError("the second is missing")
+
+    batches = ahead(source())
+    assert next(batches) == 0
+    with pytest.raises(UserError, match="the second"):
+        next(batches)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,20 @@
+#include "base/table.h"
+
+#include "kernels/real_conv/real_conv.h"
+
+namespace ftbnn {
+
+extern const RealConvKernels real_conv__avx512, real_conv__avx2, real_conv__portable;
+
+const Table<RealConvKernels>& real_conv_table() {
+  static const Table<RealConvKernels> table = {
+#if defined(__x86_64__)
+      {"avx512", AVX512, real_conv__avx512},
+      {"avx2", AVX2, real_conv__avx2},
+#endif
+      {"portable", PORTABLE, real_conv__portable},
+  };
+  return table;
+}
+
+}  // namespace ftbnn
