@@ -9,8 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from ftbnn.exchange.c_forms import Step
-from ftbnn.packing.graph import AverageTo, AvgPool, BConv, Conv, Fused, Linear, MaxPool, Operator, Pointwise, RoundedConv
-from ftbnn.packing.graph import Value
+from ftbnn.packing.graph import (
+    AverageTo,
+    AvgPool,
+    BConv,
+    Conv,
+    Fused,
+    Linear,
+    MaxPool,
+    Operator,
+    Pointwise,
+    RoundedConv,
+    Value,
+)
 
 CURVE = 20
 ACTS = {"none": 0, "relu": 1, "prelu": 2, "fprelu": 2, "clamp": 2}
@@ -53,9 +64,9 @@ def _binary(operator: BConv) -> Operations:
 
 def _sums(operator: Fused) -> int:
     if isinstance(operator, Conv | RoundedConv):
-        return 2 * _taps(operator) * sum(part.shape[0] * part.shape[1] for part in operator.weights)
+        return 2 * _taps(operator) * sum(int(part.shape[0] * part.shape[1]) for part in operator.weights)
     if isinstance(operator, Linear):
-        return 2 * operator.weight.size
+        return 2 * int(operator.weight.size)
     return 0 if isinstance(operator, Pointwise) else operator.output.size  # a binary convolution's are converted
 
 

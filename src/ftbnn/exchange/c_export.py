@@ -138,7 +138,7 @@ def _texts(program: Program, model: Model, name: str) -> dict[str, str]:
         f"{name}.c": _filled("model.c", source).rstrip() + "\n",
         "main.c": _filled("main.c", words),
         "CMakeLists.txt": _filled("CMakeLists.txt", words),
-        "test_vector.h": _vector(model, name),
+        "test_vector.h": _vector(model),
         **{file: (TEMPLATES / file).read_text() for file in HEADERS},
     }
 
@@ -172,7 +172,7 @@ def _image_count(model: Model) -> int:
     return max(1, min(MOST_IMAGES, VECTOR_BYTES // int(np.prod(model.input_shape))))
 
 
-def _vector(model: Model, name: str) -> str:
+def _vector(model: Model) -> str:
     """Images of noise, and the bits of the scores that the engine's portable kernels give them."""
     channels, height, width = model.input_shape
     images = np.random.default_rng(0).integers(0, 256, (_image_count(model), height, width, channels), np.uint8)

@@ -43,10 +43,11 @@ def _end(end: Epilogue, channel: int, acc: Floats) -> Floats:
     """The epilogue of one channel in float32."""
 
     def number(numbers: NDArray[np.float64] | None, absent: float) -> np.float32:
-        return np.float32(absent if numbers is None else numbers[channel])
+        found: np.float32 = np.float32(absent if numbers is None else numbers[channel])
+        return found
 
     with np.errstate(over="ignore", invalid="ignore"):
-        y = number(end.scale, 1) * acc + number(end.shift, 0)
+        y: Floats = number(end.scale, 1) * acc + number(end.shift, 0)
         if end.act == "relu":
             y = np.where(y > 0, y, np.float32(0))
         elif end.act == "prelu":
@@ -55,7 +56,7 @@ def _end(end: Epilogue, channel: int, acc: Floats) -> Floats:
             y = y * np.where(y > 0, number(end.right, 1), number(end.left, 1))
         elif end.act == "clamp":
             y = np.where(y < np.float32(end.low), np.float32(end.low), np.where(y > end.high, np.float32(end.high), y))
-        return y + number(end.after, 0) if end.after is not None else y
+        return y if end.after is None else np.add(y, number(end.after, 0))
 
 
 def pixel_limits(scale: Floats, shift: Floats, code: Code) -> NDArray[np.int16] | None:

@@ -50,7 +50,7 @@ def place(buffers: Sequence[Buffer]) -> int:
             reach = max((at[buffer] + buffer.size for buffer in order), default=0)
             if reach < best:
                 best, offsets = reach, at
-            order.sort(key=lambda buffer: at[buffer] + buffer.size < reach)  # noqa: B023 - used at once
+            order.sort(key=lambda buffer: at[buffer] + buffer.size < reach)
     for buffer, offset in offsets.items():
         buffer.offset = offset
     return int(best)
