@@ -22,6 +22,7 @@ __attribute__((noreturn)) static void fault(void) {
   }
 }
 
-__attribute__((section(".vectors"), used)) const void* const vectors[] = {stack_top, (const void*)reset,
-                                                                                  (const void*)fault,
-                                                                                  (const void*)fault};
+__attribute__((section(".vectors"), used)) const struct {
+  const void* stack;
+  void (*handlers[3])(void); /* reset, NMI, hard fault */
+} vectors = {stack_top, {reset, fault, fault}};

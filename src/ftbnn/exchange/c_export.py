@@ -25,8 +25,11 @@ HEADERS = ("ftbnn_bits.h", "ftbnn_tail.h", "ftbnn_convolutions.h", "ftbnn_betwee
 VECTOR_BYTES = 1 << 14  # of images in the test vector, which has at least one and at most MOST_IMAGES
 MOST_IMAGES = 8
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,40}")
-# Names that C, or what we write beside the network, has taken.
-TAKEN = {"main", "test_vector", "arena", "run", *(header.removesuffix(".h") for header in HEADERS)}
+# Files that stand beside the network's, and words of C.
+TAKEN = {"main", "test_vector", *(header.removesuffix(".h") for header in HEADERS)} | set(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while".split()
+)
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,7 @@ def _vector(model: Model) -> str:
 
 
 def _filled(template: str, words: Mapping[str, str]) -> str:
-    return re.sub(r"@(\w+)@", lambda found: words[found[1]], (TEMPLATES / template).read_text())
+    return re.sub(r"@(\w+)@", lambda found: words[found[1]], (TEMPLATES / f"{template}.in").read_text())
 
 
 def _escaped(text: str) -> str:

@@ -111,7 +111,8 @@ class Maker:
     def pool(self, kind):
         value = self.values[-1]
         window, output = self.windowed(value, value.channels)
-        self.write(kind, [value], output, window=window, **({"whole": bool(self.pick(0, 1))} if kind is AvgPool else {}))
+        divisor = {"whole": bool(self.pick(0, 1))} if kind is AvgPool else {}
+        self.write(kind, [value], output, window=window, **divisor)
 
     def average_to(self):
         value = self.values[-1]
