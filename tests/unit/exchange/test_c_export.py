@@ -162,7 +162,7 @@ CORES = {
 }
 
 
-@pytest.mark.parametrize("name", ["digits", "mnist"])
+@pytest.mark.parametrize("name", ["digits", "digits-small", "mnist"])
 @pytest.mark.parametrize("core", CORES)
 def test_cortex_m_with_256_kb_of_flash_and_64_kb_of_ram(core, name, tmp_path):
     """Linked for such a part, test images and printf too, and run in QEMU."""
