@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -type f)
-C_FILES := $(filter %.h %.c %.cc, $(NATIVE))
+C_FILES := $(filter %.h %.c %.cc, $(NATIVE)) $(wildcard src/ftbnn/exchange/c/*.h)
 READY := $(VENV)/.ready
 
 .PHONY: help demo bench test lint types unit sanitize format setup clean

@@ -95,6 +95,12 @@ int Forms::read_codes(int value, const float* threshold, const Border& border) {
   return static_cast<int>(form - codes_.begin());
 }
 
+// Codes that nobody writes from registers are made of the real form.
+bool Forms::is_read(int value) const {
+  return real(value).is_needed ||
+         std::any_of(codes_.begin(), codes_.end(), [&](const CodeForm& form) { return form.value == value; });
+}
+
 void Forms::write(int value) { touch(value); }
 
 void Forms::pack(int form) {

@@ -81,7 +81,7 @@ class Forms {
   void write(int value);
   // The value may be written where another lies, position by position as that is read, if nobody reads that later.
   void may_replace(int value, int other) { replaces_.push_back({value, other}); }
-  bool is_read(int value) const { return real(value).is_needed; }
+  bool is_read(int value) const;
 
   const RealForm& real(int value) const { return reals_[static_cast<std::size_t>(value)]; }
   const CodeForm& code(int form) const { return codes_[static_cast<std::size_t>(form)]; }

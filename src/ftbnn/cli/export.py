@@ -1,25 +1,30 @@
-"""export: turn a trained network into one .ftbnn file (or ONNX)."""
+"""export: turn a trained network into one .ftbnn file (or ONNX, or plain C)."""
 
 import argparse
 from pathlib import Path
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
-from ftbnn.text import line, size
+from ftbnn.text import counted, line, size
 
 SUFFIXES = (".ftbnn", ".onnx")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: the run's name with .ftbnn or .onnx")
+    parser.add_argument(
+        "checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file; for C also a .ftbnn file"
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="default: the run's name with .ftbnn or .onnx; for C a folder"
+    )
     parser.add_argument("--zoo", metavar="NAME", help="evaluate both and write NAME.ftbnn and its card into the zoo")
     parser.add_argument("--zoo-dir", type=Path, metavar="DIR", help="another folder for --zoo than the package's")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where the data set of --zoo is")
     parser.add_argument(
         "--about", metavar="TEXT", help="a sentence for the card of --zoo, as where the photos are from"
     )
-    parser.add_argument("--format", choices=("ftbnn", "onnx"), default="ftbnn", help="default: ftbnn")
+    parser.add_argument("--format", choices=("ftbnn", "onnx", "c"), default="ftbnn", help="default: ftbnn")
+    parser.add_argument("--name", default="model", help="of --format c: its files and functions are called so")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -31,6 +36,9 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.zoo_dir or args.data_dir or args.about:
         raise UserError("--zoo-dir, --data-dir and --about are of --zoo; leave them out")
+    if args.format == "c":
+        _write_c(args)
+        return
     out = args.out or default_name(args.checkpoint, args.format)
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
@@ -52,6 +60,24 @@ def run(args: argparse.Namespace) -> None:
         print("not checked: ONNX Runtime is not installed (pip install onnxruntime)")
     else:
         print(f"checked in ONNX Runtime: median error {made.median_error:.1e}")
+
+
+def _write_c(args: argparse.Namespace) -> None:
+    from ftbnn.workflows.deploy import export_c
+
+    if args.out is None:
+        raise UserError("say with -o into which folder to write the C files")
+    made = export_c(args.checkpoint, args.out, name=args.name)
+    if args.json:
+        print_json(made.to_json())
+        return
+    print(f"{line(made.folder, 200)}: {', '.join(made.files)}")
+    took = made.footprint
+    print(
+        f"flash: {size(took.constant_bytes)} of constants, and the code; RAM: {size(took.arena_bytes)}, and the stack"
+    )
+    print(f"an image: {took.binary_operations:,} binary products, {took.float_operations:,} float operations remain")
+    print(f"main.c checks itself on {counted(made.images, 'image')} (CMakeLists.txt builds it)")
 
 
 def _ship(args: argparse.Namespace) -> None:

@@ -1,14 +1,17 @@
-"""inspect: what a .ftbnn file holds, operator by operator. Needs no PyTorch."""
+"""inspect: what a .ftbnn file holds, operator by operator. Needs no PyTorch, but for --mcu."""
 
 import argparse
+from pathlib import Path
 
-from ftbnn.cli.output import print_json
+from ftbnn.cli.output import print_json, require_torch
+from ftbnn.errors import UserError
 from ftbnn.text import counted, line, size, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="a .ftbnn file, or zoo:NAME")
     parser.add_argument("--profile", action="store_true", help="run it on a grey image and show where the time goes")
+    parser.add_argument("--mcu", action="store_true", help="what it takes as C on a microcontroller: flash, RAM, work")
     parser.add_argument("--threads", type=int, default=1, help="threads of --profile (default: 1)")
 
 
@@ -19,6 +22,11 @@ def run(args: argparse.Namespace) -> None:
     from ftbnn.zoo import resolve
 
     path = resolve(args.model)
+    if args.mcu:
+        if args.profile:
+            raise UserError("--profile measures this machine, --mcu counts for another: give one of them")
+        _show_footprint(path, as_json=args.json)
+        return
     model = load(path, threads=args.threads)
     rows = model.operators()
     times = []
@@ -50,3 +58,30 @@ def run(args: argparse.Namespace) -> None:
     print(table([*header, *(["ms", "GMAC/s"] if times else [])], cells))
     if times:
         print(f"{sum(t.time_ms for t in times):.3f} ms in all, {counted(model.threads, 'thread')}, {model.isa}")
+
+
+def _show_footprint(path: Path, *, as_json: bool) -> None:
+    require_torch("ftbnn inspect --mcu")
+    from ftbnn.exchange.c_export import footprint
+
+    took = footprint(path)
+    if as_json:
+        print_json(took.to_json())
+        return
+    header = ["operator", "kind", "output", "kept as", "binary products", "words of 32 bits", "float operations"]
+    rows = [
+        [
+            line(row["path"]),
+            row["kind"],
+            "x".join(map(str, row["output_shape"])),
+            row["kept_as"],
+            row["binary_operations"],
+            row["words"],
+            row["float_operations"],
+        ]
+        for row in took.rows
+    ]
+    total = ["all", "", "", "", took.binary_operations, took.words, took.float_operations]
+    print(table(header, [*rows, total]))
+    print(f"flash: {size(took.constant_bytes)} of constants, and the code (docs/microcontroller.md)")
+    print(f"RAM: {size(took.arena_bytes)}, and the stack, the image and the scores")

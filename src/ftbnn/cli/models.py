@@ -46,14 +46,15 @@ def _run_zoo(args: argparse.Namespace) -> None:
     from ftbnn.errors import unknown
     from ftbnn.experiments.report import zoo_table
 
-    cards = [zoo.card(name) for name in zoo.names() if args.filter in name]
+    names = [args.filter] if args.filter in zoo.names() else [name for name in zoo.names() if args.filter in name]
+    cards = [zoo.card(name) for name in names]
     if not cards:
         raise unknown("zoo network", args.filter, zoo.names())
     if args.json:
         print_json(cards)
         return
     listed = zoo_table()
-    print(table(listed.header, [row for row in listed.cells() if args.filter in row[0]]))
+    print(table(listed.header, [row for row in listed.cells() if row[0] in names]))
     if len(cards) == 1:
         about = [cards[0]["about"]] if cards[0].get("about") else []
         print(*["", *about, "made by", *(f"  {command}" for command in cards[0]["commands"])], sep="\n")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.transforms import normalise
 from ftbnn.errors import UserError, unknown
+from ftbnn.exchange.c_export import WrittenC
+from ftbnn.exchange.c_export import export_c as write_c
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
 from ftbnn.runtime import Model
@@ -63,6 +66,19 @@ def export(
         what = load_run(what)
     known = said.spec(spec or what.spec, f"{what.name} was trained on data of your own: give their spec")
     return write_file(what.network, path, name or what.name, known, format)
+
+
+def export_c(what: nn.Module | Run | str | Path, folder: str | Path, *, name: str = "model", **images: Any) -> WrittenC:
+    """Writes a .ftbnn file, `zoo:NAME`, or what `export` takes, as plain C99 whose functions are called after `name`.
+
+    `images` is what `export` must be told of a network that is no run's.
+    """
+    if isinstance(what, str | Path) and (file := resolve(what)).suffix == ".ftbnn":
+        return write_c(file, Path(folder), name)
+    with TemporaryDirectory() as temporary:
+        file = Path(temporary) / "network.ftbnn"
+        export(what, file, **images)
+        return write_c(file, Path(folder), name)
 
 
 def _format(path: Path, said: str | None) -> str:

@@ -520,3 +520,23 @@ def test_a_stem_may_be_summed_in_another_order(tmp_path):
     for threads in (2, 3):
         again = load(tmp_path / "stem.ftbnn", threads=threads, any_order=True)(x.numpy())
         assert (again == other).all()
+
+
+class _Shuffled(nn.Module):
+    """Channels in an order of too many pieces to be read where they lie, and nobody reads their numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 36, 1), BConv(36, 5, 3, input=Sign())
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(x.view(len(x), 2, 18, *x.shape[2:]).transpose(1, 2).flatten(1, 2))
+
+
+def test_a_shuffle_that_only_signs_read_is_carried_out(tmp_path):
+    network, images = _Shuffled().eval(), torch.randn(4, 2, 6, 6)
+    pack(network, images[:1], tmp_path / "shuffled.ftbnn")
+    with torch.no_grad():
+        expected = network(images).flatten(1).numpy()
+    assert np.array_equal(load(tmp_path / "shuffled.ftbnn")(images.numpy()), expected)

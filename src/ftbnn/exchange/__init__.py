@@ -1,0 +1,1 @@
+"""Networks to and from elsewhere: one file for each foreign format."""
