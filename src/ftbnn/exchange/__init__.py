@@ -1,0 +1,1 @@
+"""Networks of other programs in and out, one file per foreign format."""
