@@ -75,6 +75,10 @@ nb::tuple read_graph(const std::string& path) {
     fields["integers"] = copy_of(static_cast<const std::uint8_t*>(op.integers), op.weight_bytes);
     fields["unit"] = copy_of(op.unit, channels);
     fields["threshold"] = copy_of(op.threshold, static_cast<std::uint64_t>(in.c));
+    fields["count"] = op.step_count;
+    fields["rows"] = op.step_rows;
+    fields["thresholds"] =
+        copy_of(op.steps, static_cast<std::uint64_t>(op.step_count) * static_cast<std::uint64_t>(op.step_rows));
     fields["source"] = copy_of(op.map, channels);
     fields["scale"] = copy_of(op.tail.scale, channels);
     fields["shift"] = copy_of(op.tail.shift, channels);

@@ -65,6 +65,7 @@ class Fields {
   bool keeps_size() const { return in().h == out().h && in().w == out().w; }
 
   int flags(const char* what, int most);  // one byte, 0 to most
+  int number(const char* what, std::uint32_t least, std::uint32_t most) { return graph_.number(what, least, most); }
   bool is_version(std::uint32_t version) const { return version_ >= version; }
   void window();
   void groups();

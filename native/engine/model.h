@@ -63,6 +63,8 @@ struct Operator {
   std::uint64_t weight_bytes = 0;     // of any of these
   const float* threshold = nullptr;   // bconv: [in], what a code is compared with; null: 0
   const std::int32_t* map = nullptr;  // channels
+  const float* steps = nullptr;       // steps: thresholds [rows][count], rising
+  int step_count = 0, step_rows = 0;
   Tail tail;
 };
 

@@ -274,6 +274,32 @@ class RoundedConv(Fused):
         return tuple(parts)
 
 
+@dataclass
+class Steps(Operator):
+    """How many thresholds a number is greater than. `thresholds` are (1 or channels, count), rising in each row."""
+
+    kind, title = 12, "steps"
+    note = "(4) how many of the thresholds of its channel (of all, where there is one row) x is greater than"
+    fields = (
+        Field("count", "u32", "u32 steps"),
+        Field("rows", "u32", "u32 rows"),
+        Field("thresholds", "numbers", "blob f32 [rows][steps] thresholds, rising"),
+    )
+    thresholds: NDArray[Any] = field(kw_only=True)
+
+    @property
+    def rows(self) -> int:
+        return len(self.thresholds)
+
+    @property
+    def count(self) -> int:
+        return int(self.thresholds.shape[1])
+
+    @property
+    def version(self) -> int:
+        return 4
+
+
 OPERATORS: tuple[type[Operator], ...] = (
     Conv,
     BConv,
@@ -286,6 +312,7 @@ OPERATORS: tuple[type[Operator], ...] = (
     Pointwise,
     Flatten,
     RoundedConv,
+    Steps,
 )
 
 

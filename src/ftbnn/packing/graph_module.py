@@ -24,6 +24,7 @@ from ftbnn.packing.graph import (
     Operator,
     Pointwise,
     RoundedConv,
+    Steps,
     Value,
     Window,
 )
@@ -156,6 +157,11 @@ def _runs_over(operator: Operator, window: Window) -> bool:
     )
 
 
+def _steps(operator: Steps, _: list[Tensor], x: Tensor) -> Tensor:
+    thresholds = _tensor(operator.thresholds).to(x)[:, :, None, None]
+    return torch.stack([x > row for row in thresholds.unbind(1)]).sum(0).to(x)
+
+
 RUN: dict[type[Operator], Callable[..., Tensor]] = {
     Conv: _conv,
     BConv: _bconv,
@@ -168,4 +174,5 @@ RUN: dict[type[Operator], Callable[..., Tensor]] = {
     Channels: lambda operator, _, x: x[:, operator.source],
     Pointwise: lambda _, __, x: x,
     Flatten: lambda _, __, x: x.reshape(len(x), -1, 1, 1),
+    Steps: _steps,
 }

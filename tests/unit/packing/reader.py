@@ -21,6 +21,7 @@ KINDS = {
     9: "pointwise",
     10: "flatten",
     11: "rounded conv",
+    12: "steps",
 }
 ACTS = ("none", "relu", "prelu", "fprelu", "clamp", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh")
 

@@ -1,0 +1,163 @@
+"""A QONNX file in, a .ftbnn file out: read, lowered, run natively, compared with the reference, written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftbnn.errors import UserError
+from ftbnn.exchange.qonnx_lower import Lowered, lower
+from ftbnn.exchange.qonnx_model import OnnxModel, parse, read_bytes
+from ftbnn.exchange.qonnx_reference import run
+from ftbnn.files import write_atomically
+from ftbnn.packing.write import InputInfo, encode
+from ftbnn.runtime import load
+
+SAMPLES = 16
+# A sign next to 0 may turn with the order of a real sum and move an image's outputs; a wrong file is wrong for many.
+TOLERANCE = 1e-3
+MOST_OFF = 0.25  # share of samples that may be off by more
+ROUNDING = 1e-5  # of outputs that are the same but for the order of sums
+METADATA = "ftbnn."  # what an export of ours has left in the file
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import made, and how the engine's outputs compare with the network's over `samples`."""
+
+    path: Path
+    size_bytes: int
+    onnx_bytes: int
+    operators: int
+    samples: int
+    same_class: float  # share, 0 to 1
+    same_outputs: float  # share of samples whose outputs are the same but for rounding
+    largest_error: float  # relative to the largest output of the sample
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self) | {"path": str(self.path), "notes": list(self.notes)}
+
+
+def import_qonnx(
+    source: str | Path | bytes,
+    path: str | Path,
+    *,
+    name: str = "",
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    class_names: Sequence[str] | None = None,
+    resize: int | None = None,
+    samples: NDArray[np.float32] | None = None,
+) -> Imported:
+    """Writes the network of a QONNX file (or its bytes), once the engine has given its outputs.
+
+    `mean` and `std` are those of images on the scale 0 to 1; without them, and where the file does not say them, 8-bit
+    images enter as x / 255. `samples` are inputs (N, ...) as the network takes them, by default random pixels.
+    """
+    data = source if isinstance(source, bytes) else read_bytes(Path(source))
+    model = parse(data)
+    lowered = lower(model)
+    given = "" if isinstance(source, bytes) else Path(source).stem
+    info = _info(model, lowered, name or model.metadata.get(f"{METADATA}name", given), mean, std, class_names, resize)
+    file = encode(lowered.graph, info)
+    if samples is None:
+        samples = _random(lowered, info)
+    compared = _compare(model, lowered, file, samples)
+    write_atomically(Path(path), file)
+    return Imported(Path(path), len(file), len(data), len(lowered.graph.operators), *compared, lowered.notes)
+
+
+def _info(
+    model: OnnxModel,
+    lowered: Lowered,
+    name: str,
+    mean: float | Sequence[float] | None,
+    std: float | Sequence[float] | None,
+    class_names: Sequence[str] | None,
+    resize: int | None,
+) -> InputInfo:
+    """What is said, or what an export of ours left in the file."""
+    start, told = lowered.graph.input, model.metadata
+    longer = max(start.height, start.width)
+    try:
+        means = _numbers(mean, told.get(f"{METADATA}mean"), 0.0, start.channels)
+        deviations = _numbers(std, told.get(f"{METADATA}std"), 1.0, start.channels)
+        side = int(told.get(f"{METADATA}resize", longer)) if resize is None else resize
+    except ValueError:
+        raise UserError("mean, std and resize must be numbers") from None
+    names = [it for it in told.get(f"{METADATA}classes", "").split("\n") if it] if class_names is None else class_names
+    if len(means) != start.channels or len(deviations) != start.channels:
+        raise UserError(f"images have {start.channels} channels; mean and std must have one number, or as many")
+    if not all(map(np.isfinite, (*means, *deviations))) or min(deviations) <= 0:
+        raise UserError(f"mean must be finite and std positive, not {means[:4]} and {deviations[:4]}")
+    if not longer <= side <= 2**15:
+        raise UserError(f"resize={side} does not fit images of {longer} pixels")
+    if names and len(names) != lowered.graph.output.size:
+        raise UserError(f"{len(names)} class names do not fit {lowered.graph.output.size} outputs")
+    return InputInfo(name, means, deviations, side, names)
+
+
+def _numbers(said: float | Sequence[float] | None, told: str | None, default: float, channels: int) -> list[float]:
+    if said is None:
+        said = [float(number) for number in told.split()] if told else default
+    given = [float(said)] if isinstance(said, int | float) else [float(number) for number in said]
+    return given * channels if len(given) == 1 else given
+
+
+def _random(lowered: Lowered, info: InputInfo) -> NDArray[np.float32]:
+    """Pixels as photos have them, half of them in patches, normalised as the file says."""
+    random = np.random.default_rng(0)
+    start = lowered.graph.input
+    pixels = random.integers(0, 256, (SAMPLES, start.channels, start.height, start.width))
+    for k in range(1, SAMPLES, 2):  # neighbours that are alike
+        rows, columns = np.arange(start.height) // 4 * 4, np.arange(start.width) // 4 * 4
+        pixels[k] = pixels[k][:, rows][:, :, columns]
+    mean, std = (np.array(numbers, np.float32)[:, None, None] for numbers in (info.mean, info.std))
+    images = ((pixels / np.float32(255)).astype(np.float32) - mean) / std
+    dims = [lowered.shape[k] for k in lowered.layout]
+    back = [0, *(int(k) + 1 for k in np.argsort(lowered.layout))]
+    return np.ascontiguousarray(images.astype(np.float32).reshape(SAMPLES, *dims).transpose(back))
+
+
+def file_images(lowered: Lowered, x: NDArray[Any]) -> NDArray[np.float32]:
+    """Inputs of the network as the file takes them: (N, channels, height, width)."""
+    start = lowered.graph.input
+    moved = x.transpose([0, *(axis + 1 for axis in lowered.layout)])
+    return np.ascontiguousarray(moved.reshape(len(x), start.channels, start.height, start.width), np.float32)
+
+
+def _compare(
+    model: OnnxModel, lowered: Lowered, file: bytes, samples: NDArray[np.float32]
+) -> tuple[int, float, float, float]:
+    """Raises UserError where the file does not compute what the network does."""
+    if samples.shape[1:] != lowered.shape or not len(samples):
+        raise UserError(f"samples must have the shape (N, {', '.join(map(str, lowered.shape))}), not {samples.shape}")
+    shown = OnnxModel(**vars(model) | {"output": _last(model, lowered)})
+    batch = model.shape[0] or 1
+    parts = [samples[k : k + batch] for k in range(0, len(samples) // batch * batch, batch)] or [
+        np.resize(samples, (batch, *samples.shape[1:]))
+    ]
+    expected = np.concatenate([run(shown, part).reshape(len(part), -1) for part in parts])
+    with np.errstate(all="ignore"):
+        found = load(file)(file_images(lowered, np.concatenate(parts)))
+        size = np.maximum(np.abs(expected).max(axis=1), np.finfo(np.float32).tiny)
+        errors = np.abs(found - expected).max(axis=1) / size
+    same = float((found.argmax(1) == expected.argmax(1)).mean())
+    if not np.isfinite(errors).all() or (errors > TOLERANCE).mean() > MOST_OFF:
+        raise UserError(
+            f"cannot import the network: its file gives other outputs than its nodes do (same best output for {same:.1%} "
+            f"of {len(found)} samples, median error {np.median(errors):.2g}); real numbers next to a sign?"
+        )
+    return len(found), same, float((errors <= ROUNDING).mean()), float(errors.max())
+
+
+def _last(model: OnnxModel, lowered: Lowered) -> str:
+    """The tensor that the file's output is: before what was left out at the end."""
+    name = model.output
+    for _ in lowered.notes:
+        name = next(node for node in model.nodes if name in node.outputs).inputs[0]
+    return name

@@ -1,0 +1,176 @@
+"""The nodes of a QONNX network as operators of a .ftbnn file: constants are computed, the rest goes by rules."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ftbnn.exchange.qonnx_feature import NO_PADS, Feature, Writer, dims_of
+from ftbnn.exchange.qonnx_model import Array, ImportRefused, Node, OnnxModel
+from ftbnn.exchange.qonnx_reference import evaluate
+from ftbnn.exchange.qonnx_rules import RULES, Call
+from ftbnn.packing.fold import fold
+from ftbnn.packing.graph import Epilogue, Graph, Value
+
+# Give the same best class, and shares that `Model.top` gives too.
+LEFT_OUT_AT_THE_END = ("Softmax", "LogSoftmax")
+# Read real numbers, whatever they are given.
+READ_NUMBERS = frozenset("Add AveragePool Concat GlobalAveragePool Mul ReduceMean Sub".split())
+PRODUCTS = frozenset(("Conv", "Gemm", "MatMul"))
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The graph; what was left out; and the axes by which an image of the file becomes one of the network."""
+
+    graph: Graph
+    notes: tuple[str, ...]
+    layout: tuple[int, ...]
+    shape: tuple[int, ...]  # of the network's input, without the batch
+
+
+def lower(model: OnnxModel) -> Lowered:
+    """Raises ImportRefused for the first node that cannot be held."""
+    return _Lowering(model).run()
+
+
+class _Lowering:
+    def __init__(self, model: OnnxModel) -> None:
+        self.model = model
+        self.notes: list[str] = []
+        self.output = model.output
+        self.nodes = self._without_end(rewritten(model))
+        self.writer = Writer(model.shape[0] or 1)
+        self.known: dict[str, Feature | Array | None] = {"": None, **model.constants}
+        self.readers: dict[str, list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            for name in node.inputs:
+                self.readers[name].append(node)
+
+    def _without_end(self, nodes: Sequence[Node]) -> list[Node]:
+        kept = list(nodes)
+        while kept and kept[-1].op in LEFT_OUT_AT_THE_END and kept[-1].outputs[0] == self.output:
+            node = kept.pop()
+            self.output = node.inputs[0]
+            self.notes.append(f"{node.label} at the end is left out: scores rank alike without it")
+        return kept
+
+    def run(self) -> Lowered:
+        shape = tuple(dim or 1 for dim in self.model.shape[1:])
+        layout = self._layout(shape)
+        dims = dims_of(Node("the input", self.model.input, (), (self.model.input,)), [shape[k] for k in layout])
+        start = Value(*dims)
+        numbers = np.arange(start.size).reshape([shape[k] for k in layout]).transpose(np.argsort(layout))
+        self.known[self.model.input] = Feature(shape, start, elements=numbers)
+        for node in self.nodes:
+            self._lower(node)
+        last = self.nodes[-1] if self.nodes else Node("the output", "", (), ("",))
+        found = self.known.get(self.output)
+        if not isinstance(found, Feature):
+            raise ImportRefused(None, "its output does not depend on its input")
+        output = self.writer.plain(last, found).value
+        if output is start:
+            output = self.writer.pointwise(last, start, Epilogue())
+        graph = fold(Graph(start, output, tuple(self.writer.operators)))
+        return Lowered(graph, tuple(self.notes), layout, shape)
+
+    def _layout(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The order of the input's axes in a file: channels first, where the network begins by putting them there."""
+        plain = tuple(range(len(shape)))
+        readers = self.readers[self.model.input]
+        if len(readers) != 1 or readers[0].op != "Transpose":
+            return plain
+        perm = tuple(readers[0].get("perm", []))
+        if len(perm) != len(shape) + 1 or perm[0] != 0 or sorted(perm[1:]) != list(range(1, len(shape) + 1)):
+            return plain
+        return tuple(axis - 1 for axis in perm[1:])
+
+    def _lower(self, node: Node) -> None:
+        operands = [self.known[name] for name in node.inputs]
+        if node.op == "Shape" and isinstance(operands[0], Feature):
+            shape = np.array([self.writer.batch, *operands[0].shape], np.int64)
+            made: Any = [shape[node.get("start", 0) : node.get("end", 99)]]
+        elif not any(isinstance(it, Feature) for it in operands):
+            made = evaluate(node, operands)
+        else:
+            made = self._feature(node, operands)
+        if len(made) < len([name for name in node.outputs if name]):
+            raise ImportRefused(node, f"it gives {len(node.outputs)} tensors")
+        self.known.update(zip(node.outputs, made, strict=False))
+
+    def _feature(self, node: Node, operands: list[Any]) -> list[Feature]:
+        if node.op not in RULES:
+            raise ImportRefused(node, f"{node.op[:40]} has no words in a .ftbnn file (docs/exchange.md lists what has)")
+        try:
+            found = RULES[node.op](Call(node, tuple(operands), self.writer))
+        except ImportRefused:
+            raise
+        except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError, OverflowError) as error:
+            raise ImportRefused(node, f"its inputs or attributes do not fit ({type(error).__name__})") from error
+        several = found if isinstance(found, list) else [found]
+        return [self._ready(node, name, it) for name, it in zip(node.outputs, several, strict=False)]
+
+    def _ready(self, node: Node, name: str, feature: Feature) -> Feature:
+        """Carried out here where somebody reads its numbers: others then read thresholds on the same value."""
+        if not feature.functions or feature.pads != NO_PADS:
+            return feature
+        for reader in self.readers[name]:
+            others = [it for it in reader.inputs if it != name and isinstance(self.known.get(it), np.ndarray)]
+            is_alone = len(others) == len(reader.inputs) - 1 and len(reader.inputs) > 1
+            reads = reader.op in READ_NUMBERS and not is_alone
+            if reads or (reader.op in PRODUCTS and not feature.cut):
+                return self.writer.grounded(node, feature, keep_units=True)
+        return feature
+
+
+def rewritten(model: OnnxModel) -> list[Node]:
+    """Several nodes that are one function as one: x * Sigmoid(x), and Relu(x) * right + Relu(-x) * -left."""
+    nodes = list(model.nodes)
+    writer = {name: node for node in nodes for name in node.outputs}
+    constants = set(model.constants)
+    negated: dict[str, str] = {}
+
+    def scaled_relu(name: str) -> tuple[str, str] | None:
+        """(what the Relu reads, the factor) of a product of both."""
+        node = writer.get(name)
+        if node is None or node.op != "Mul":
+            return None
+        for x, factor in (node.inputs, node.inputs[::-1]):
+            relu = writer.get(x)
+            if factor in constants and relu is not None and relu.op == "Relu":
+                return relu.inputs[0], factor
+        return None
+
+    made = []
+    for node in nodes:
+        new = node
+        if node.op == "Mul" and len(node.inputs) == 2:
+            for x, y in (node.inputs, node.inputs[::-1]):
+                curve = writer.get(y)
+                if curve is not None and curve.op == "Sigmoid" and curve.inputs[0] == x:
+                    new = replace(node, op="Silu", inputs=(x,))
+        if node.op == "Add" and len(node.inputs) == 2:
+            halves = [scaled_relu(name) for name in node.inputs]
+            for first, second in (halves, halves[::-1]):
+                if first is None or second is None:
+                    continue
+                turned = writer.get(second[0])
+                if turned is not None and turned.op == "Neg" and turned.inputs[0] == first[0]:
+                    negated[second[1]] = f"{second[1]} negated"
+                    new = replace(node, op="FPReLU", inputs=(first[0], negated[second[1]], first[1]))
+        made.append(new)
+    for name, other in negated.items():
+        model.constants[other] = -model.constants[name]
+    return _needed(made, model)
+
+
+def _needed(nodes: list[Node], model: OnnxModel) -> list[Node]:
+    """Without those whose results nobody reads any more."""
+    wanted, kept = {model.output}, []
+    for node in reversed(nodes):
+        if wanted & set(node.outputs):
+            kept.append(node)
+            wanted.update(node.inputs)
+    return kept[::-1]
