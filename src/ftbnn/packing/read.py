@@ -18,6 +18,7 @@ from ftbnn.packing.graph import (
     Fused,
     Graph,
     Linear,
+    Map,
     Operator,
     RoundedConv,
     Value,
@@ -47,6 +48,8 @@ def _operator(row: dict[str, Any], values: list[Value]) -> Operator:
         fields[name] = tuple(of_tap(part) for part in _parts(fields[name], *sizes))
     elif kind is Linear:
         fields["weight"] = fields["weight"].reshape(output.channels, inputs[0].channels)
+    elif kind is Map:
+        fields["factors"] = fields["factors"].reshape(output.height, output.width)
     if issubclass(kind, Fused):
         end: dict[str, Any] = {key: _numbers(row[key]) for key in ("scale", "shift", "left", "right", "after")}
         end |= {key: row[key] for key in ("act", "low", "high")}

@@ -21,6 +21,8 @@ KINDS = {
     9: "pointwise",
     10: "flatten",
     11: "rounded conv",
+    12: "combine",
+    13: "map",
 }
 ACTS = ("none", "relu", "prelu", "fprelu", "clamp", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh")
 
@@ -116,7 +118,7 @@ def read(data):
         "<8sIIQQQII", data
     )
     assert magic == bytes.fromhex("894654424E4E0D0A")
-    assert version in (1, 2, 3)
+    assert version in (1, 2, 3, 4)
     assert header == 64
     assert data[48:60] == bytes(12)
     assert struct.unpack_from("<I", data, 60)[0] == zlib.crc32(data[:60])
@@ -156,7 +158,7 @@ def read_operator(graph, values):
         if kind == "conv":
             stream = graph.blob("<f4", count)
         elif kind == "rounded conv":
-            assert graph.file.version == 3
+            assert graph.file.version >= 3
             fields["bits"] = bits = graph.take("B")
             stream = graph.blob({8: "<i1", 16: "<i2"}[bits], count)
             assert stream.abs().max() < 2 ** (bits - 1)
@@ -191,6 +193,12 @@ def read_operator(graph, values):
             fields["whole"] = bool(graph.take("B"))
     elif kind == "channels":
         fields["map"] = graph.blob("<i4", after)
+    elif kind == "combine":
+        assert graph.file.version >= 4
+        fields["is_sum"] = bool(graph.take("B"))
+    elif kind == "map":
+        assert graph.file.version >= 4
+        fields["factors"] = graph.blob("<f4", values[output][1] * values[output][2]).reshape(values[output][1:])
     if kind in ("conv", "bconv", "rounded conv", "linear", "pointwise"):
         fields |= graph.epilogue(after)
     return SimpleNamespace(**fields, shape=values[output])
@@ -280,5 +288,7 @@ RUN = {
     "concat": lambda _, *inputs: torch.cat(inputs, 1),
     "channels": lambda operator, x: x[:, operator.map],
     "pointwise": lambda _, x: x,
+    "combine": lambda operator, x, other: x + other if operator.is_sum else x * other,
+    "map": lambda operator, x: x * operator.factors,
     "flatten": lambda _, x: x.flatten(1)[:, :, None, None],
 }
