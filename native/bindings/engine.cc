@@ -69,6 +69,7 @@ nb::tuple read_graph(const std::string& path) {
     fields["groups"] = op.groups;
     fields["zero_one"] = op.zero_one;
     fields["whole"] = op.whole_window;
+    fields["is_sum"] = op.is_sum;
     fields["weights"] = copy_of(reinterpret_cast<const std::uint8_t*>(op.weights), op.weight_bytes);
     fields["positive"] = copy_of(op.bits, op.weight_bytes);
     fields["bits"] = op.weight_bits;

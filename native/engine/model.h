@@ -55,6 +55,7 @@ struct Operator {
   int groups = 1;
   bool zero_one = false;      // bconv: codes {0, 1}
   bool whole_window = false;  // avg-pool: divide by the whole window
+  bool is_sum = false;        // combine: not a product
   int weight_bits = 0;        // 0: no weights
   const float* weights = nullptr;
   const void* integers = nullptr;  // rounded conv: of 8 or 16 bits, and what they are multiples of

@@ -80,6 +80,7 @@ class LayerCount:
     macs: int = 0
     elements: int = 0
     binary_macs: int = 0
+    zero_one_macs: int = 0  # of those, on codes {0, 1}
     real_params: int = 0
     binary_params: int = 0
     rounded_params: int = 0
@@ -89,13 +90,13 @@ class LayerCount:
 
     @property
     def zero_one(self) -> bool:
-        return self.binary_macs > 0 and self.input_precision == "0/1"
+        return self.zero_one_macs > 0
 
     def flops(self, rule: Convention) -> int:
         return self.macs + (self.elements if rule.elementwise else 0)
 
     def bops(self, rule: Convention) -> int:
-        return self.binary_macs * (2 if rule.doubled and self.zero_one else 1)
+        return self.binary_macs + (self.zero_one_macs if rule.doubled else 0)
 
     @property
     def packed_bytes(self) -> int:
@@ -219,9 +220,10 @@ class _Counter:
         row.weight_precision = "+-1" if is_binary else real
         if is_binary and id(x) in self.codes:
             row.binary_macs += macs
+            row.zero_one_macs += macs if self.codes[id(x)] == "0/1" else 0
             return
         row.macs += macs
-        if is_binary:
+        if is_binary and not getattr(call.place.module, "reads_real", False):
             self._miss(call, "binary weights on an input that no Sign made binary are counted as real work")
 
     def _book(self, call: Call, x: Tensor, out: Tensor) -> LayerCount:
@@ -230,7 +232,8 @@ class _Counter:
         row = self.rows.setdefault(path, LayerCount(path, kind))
         row.calls += 1
         row.input_shape, row.output_shape = tuple(x.shape), tuple(out.shape)
-        row.input_precision = self.codes.get(id(x), _precision(x.dtype))
+        if row.calls == 1 or call.name in ops.MACS:  # of a layer of several steps its products are what it is
+            row.input_precision = self.codes.get(id(x), _precision(x.dtype))
         return row
 
     def _miss(self, call: Call, what: str) -> None:

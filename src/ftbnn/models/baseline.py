@@ -38,7 +38,7 @@ class FTBNN(nn.Module):
         if min(width, classes, in_channels) < 1:
             raise UserError(f"width={width}, classes={classes} and in_channels={in_channels} must be 1 or more")
         way = method_named(method)
-        act, stage_end_act = act or way.act, stage_end_act or way.stage_end_act
+        act, stage_end_act = act or way.act, stage_end_act or way.end_act
         self.stem = PlainStem(in_channels, width, stem=stem, act=way.stem_act, bits=stem_bits)
         channels, previous = width, way.stem_act
         for number, blocks in enumerate(BLOCKS[layers], start=1):

@@ -47,7 +47,7 @@ class DerivedFTBNN(nn.Module):
         for number, blocks in enumerate(BLOCKS[layers], start=1):
             stage = nn.Sequential()
             for index in range(blocks):
-                act = way.stage_end_act if index == blocks - 1 else way.act
+                act = way.end_act if index == blocks - 1 else way.act
                 follows_relu = previous == "relu"
                 if index == 0:
                     stage.append(

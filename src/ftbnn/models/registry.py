@@ -12,7 +12,7 @@ from ftbnn.models.baseline import FTBNN
 from ftbnn.models.derived import DerivedFTBNN
 from ftbnn.models.resnet import ResNet
 from ftbnn.models.toy import ToyNet
-from ftbnn.nn import Method, StemName
+from ftbnn.nn import Method, StemName, method_named, settle
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ REGISTRY: dict[str, Entry] = {
     "ftbnn18-stage-relu-prelu": Entry(partial(FTBNN, act="prelu"), "ablation: ReLU at stage ends, PReLU elsewhere"),
     # What the paper compares with.
     "bireal18": Entry(
-        partial(FTBNN, layers=18, method="bireal"), "Bi-Real Net 18: scaling factors, no non-linear modules"
+        partial(FTBNN, layers=18, method="scaled"), "Bi-Real Net 18: scaling factors, no non-linear modules"
     ),
     "bireal34": Entry(
-        partial(FTBNN, layers=34, method="bireal"), "Bi-Real Net 34: scaling factors, no non-linear modules"
+        partial(FTBNN, layers=34, method="scaled"), "Bi-Real Net 34: scaling factors, no non-linear modules"
     ),
     "resnet18": _real(18),
     "resnet34": _real(34),
@@ -115,8 +115,12 @@ def build(
     stem_bits: int | None = None,
     width: int | None = None,
     method: str | Method | None = None,
+    image_size: int | None = None,
 ) -> nn.Module:
-    """The network of that name, freshly initialised. What is not given is the entry's own default."""
+    """The network of that name, freshly initialised. What is not given is the entry's own default.
+
+    `image_size` is for methods that learn for images of one size; others do not care.
+    """
     entry = find(name)
     settings: dict[str, object] = {
         "classes": entry.classes if classes is None else classes,
@@ -135,4 +139,7 @@ def build(
         if not entry.has_methods:
             raise UserError(f"{name} is not made binary by a method; ftbnn18 and the derived networks are")
         settings["method"] = method
-    return entry.builder(**settings)
+    network = entry.builder(**settings)
+    if method is not None and method_named(method).has_size and image_size is not None:
+        settle(network, (settings["in_channels"], image_size, image_size))  # type: ignore[arg-type]
+    return network

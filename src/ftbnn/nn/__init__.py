@@ -5,16 +5,20 @@ from ftbnn.nn.bconv import BConv
 from ftbnn.nn.binarizer import Binarizer, set_mode
 from ftbnn.nn.blocks import BasicBlock, Bridge, DuplicateReduction, ProjectionReduction
 from ftbnn.nn.fprelu import FPReLU
-from ftbnn.nn.layer import Layer, set_progress
-from ftbnn.nn.method import Act, Method, activation
+from ftbnn.nn.layer import Layer, after_step, set_progress
+from ftbnn.nn.levels import Levels
+from ftbnn.nn.method import Act, Method, Shape, activation
 from ftbnn.nn.methods import METHODS, method_named
 from ftbnn.nn.rounded import RoundedConv2d
-from ftbnn.nn.rules import Polynomial, Rule, Tanh, Window
+from ftbnn.nn.rules import EDE, Fourier, Polynomial, Rule, Tanh, Wedge, Window
+from ftbnn.nn.scales import ChannelScale, Gate, InputScale, MapScale, settle
 from ftbnn.nn.sign import Sign, sign
 from ftbnn.nn.signs import MeanScaledSigns, Signs
 from ftbnn.nn.stems import PlainStem, PurifiedStem, StemName, first_conv, stem_for
+from ftbnn.nn.transforms import Revived, Standardised, Transform
 
 __all__ = [
+    "EDE",
     "METHODS",
     "Act",
     "BConv",
@@ -22,28 +26,41 @@ __all__ = [
     "BasicBlock",
     "Binarizer",
     "Bridge",
+    "ChannelScale",
     "DuplicateReduction",
     "FPReLU",
+    "Fourier",
+    "Gate",
+    "InputScale",
     "Layer",
+    "Levels",
+    "MapScale",
     "MeanScaledSigns",
     "Method",
     "PlainStem",
     "Polynomial",
     "ProjectionReduction",
     "PurifiedStem",
+    "Revived",
     "RoundedConv2d",
     "Rule",
+    "Shape",
     "Sign",
     "Signs",
+    "Standardised",
     "StemName",
     "Tanh",
+    "Transform",
+    "Wedge",
     "Window",
     "activation",
+    "after_step",
     "backend",
     "first_conv",
     "method_named",
     "set_mode",
     "set_progress",
+    "settle",
     "sign",
     "stem_for",
     "use_backend",

@@ -1,7 +1,9 @@
 """BConv: a convolution with weights in {-1, +1}, no bias, and true zero padding: a padded tap contributes 0.
 
 It owns both its sides: `input`, what turns real numbers into codes (None: they come as they are), and `signs`, what
-turns the weights. The paper's forms are `Sign` and `Signs`; another method brings its own.
+turns the weights. The paper's forms are `Sign` and `Signs`; another method brings its own. Where a side has several
+codes (levels of the input, bases of the weights) it is a weighted sum of binary convolutions. `scale` is what a method
+multiplies the result with, where that is more than one constant per channel: scale(result, x).
 """
 
 import math
@@ -22,6 +24,7 @@ from ftbnn.nn.signs import Signs
 
 Pair = int | tuple[int, int]
 
+WHOLE, REAL = 8, 32  # bits of a weight that is no single one
 INIT_GAIN = 2.0  # Xavier-normal, as in the paper's appendix
 
 
@@ -102,6 +105,17 @@ _OPERATOR = operators.define(
 )
 
 
+def convolve(x: Tensor, weight: Tensor, tail: Tensor | None, *window: Any) -> Tensor:
+    """What `_plain` computes, as an operator where somebody looks."""
+    run = _OPERATOR if operators.is_seen() and backend() != "plain" else _plain
+    out: Tensor = run(x, weight, tail, *window)
+    return out
+
+
+def _by_channel(factor: float | Tensor) -> float | Tensor:
+    return factor.view(-1, 1, 1) if isinstance(factor, Tensor) and factor.dim() == 1 else factor
+
+
 class BConv(Layer):
     """Binary convolution over (N, in_channels, H, W), in any number of groups up to the number of channels.
 
@@ -124,6 +138,8 @@ class BConv(Layer):
         *,
         input: Sign | None = None,
         signs: Signs | None = None,
+        scale: nn.Module | None = None,
+        reads_real: bool = False,
     ) -> None:
         super().__init__()
         for side, given, kind in (("input", input, Sign), ("signs", signs, Signs)):
@@ -150,6 +166,8 @@ class BConv(Layer):
         self.groups = groups
         self.input = input
         self.signs = Signs() if signs is None else signs
+        self.scale = scale
+        self.reads_real = reads_real
         self.parts = split_groups(in_channels, out_channels, groups)
         for part in self.parts:
             inputs = (part.inputs.stop - part.inputs.start) // part.groups
@@ -186,19 +204,58 @@ class BConv(Layer):
         return weight
 
     def forward(self, x: Tensor) -> Tensor:
-        if (block := native.Block.of(x, self)) is not None:
-            return block.run()
+        block = native.Block.of(x, self)
+        out = self._convolve(x) if block is None else block.run()
+        return out if self.scale is None else self.scale(out, x)
+
+    def _convolve(self, x: Tensor) -> Tensor:
+        if not self.training and (terms := self._terms(x)) is not None:
+            first, *others = (self._one(codes, weights) * _by_channel(factor) for factor, codes, weights in terms)
+            return sum(others, first)
         codes = x if self.input is None else self.input(x)
-        weights = [self.signs(self.proxies(part)) for part in self.parts]
+        return self._one(codes, [self.signs(self.proxies(part)) for part in self.parts])
+
+    def _one(self, codes: Tensor, weights: Sequence[Tensor]) -> Tensor:
         weight, tail = (*weights, None)[:2]
-        convolve = _OPERATOR if operators.is_seen() and backend() != "plain" else _plain
-        out: Tensor = convolve(codes, weight, tail, self.stride, self.padding, self.dilation, self.groups)
-        return out
+        return convolve(codes, weight, tail, self.stride, self.padding, self.dilation, self.groups)
+
+    def _terms(self, x: Tensor) -> list[tuple[Any, Tensor, list[Tensor]]] | None:
+        """(factors of the output channels, codes, weights of the parts) of each binary convolution, as deployment has
+        them; None where there is but one. Training, where a real-valued product is faster, computes the same."""
+        planes = self.input.planes(x) if self.input is not None and self.input.is_binary else None
+        bases = [self.signs.bases(self.proxies(part)) if self.signs.is_binary else None for part in self.parts]
+        if planes is None and bases[0] is None:
+            return None
+        if planes is None:
+            planes = [(1.0, x if self.input is None else self.input(x))]
+        if bases[0] is None:
+            alone = [self.signs(self.proxies(part)) for part in self.parts]
+            return [(factor, codes, alone) for factor, codes in planes]
+        several = [given for given in bases if given is not None]
+        weights = [
+            (torch.cat([factor for factor, _ in parts]), [codes for _, codes in parts])
+            for parts in zip(*several, strict=True)
+        ]
+        return [(level * factor, codes, signs) for level, codes in planes for factor, signs in weights]
+
+    def after_step(self) -> None:
+        for part in self.parts:
+            self.signs.project(self.proxies(part))
+
+    def _parameters_of_parts(self) -> list[nn.Parameter]:
+        return [weight for part in self.parts if isinstance(weight := self.proxies(part), nn.Parameter)]
+
+    def _bits(self) -> int:
+        """Of a weight in a file: signs on real numbers stand there as integers."""
+        bits = self.signs.bits() if self.signs.is_binary else REAL
+        return WHOLE if self.reads_real and bits == 1 else bits
 
     def binary_parameters(self) -> list[nn.Parameter]:
-        if not self.signs.is_binary:
-            return []
-        return [weight for part in self.parts if isinstance(weight := self.proxies(part), nn.Parameter)]
+        return self._parameters_of_parts() if self._bits() == 1 else []
+
+    def rounded_parameters(self) -> dict[nn.Parameter, int]:
+        bits = self._bits()
+        return {weight: bits for weight in self._parameters_of_parts()} if 1 < bits < REAL else {}
 
     def weight_signs(self) -> Tensor | None:
         if not self.signs.is_binary:
@@ -225,10 +282,12 @@ class BConv(Layer):
                 proxies.copy_(numbers)
                 continue
             size = proxies.abs().mean()  # that which the layer starts with
-            proxies.copy_(torch.where(numbers, size, -size))
+            proxies.copy_(self.signs.transform.weights_of(numbers, size))
             magnitudes.append(self.signs(proxies).abs()[:, 0, 0, 0].double())
         if magnitudes:
             packed.scale = packed.scale / torch.cat(magnitudes)
+        if isinstance(self.scale, Layer):
+            self.scale.adopt(packed)
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"

@@ -1,22 +1,45 @@
-"""The paper's blocks: a binary convolution with its BatchNorm, a real-valued shortcut and a non-linearity."""
+"""The paper's blocks: a binary convolution with its BatchNorm, a real-valued shortcut and a non-linearity.
+
+The paper's order is act(norm(conv(x)) + shortcut); a method may have another one (nn/method.py).
+"""
 
 from torch import Tensor, nn
 
-from ftbnn.nn.bconv import BConv
 from ftbnn.nn.layer import is_watched
-from ftbnn.nn.method import Act, Method, activation
+from ftbnn.nn.method import Act, Method, Shape, activation
 from ftbnn.nn.methods import method_named
 from ftbnn.nn.native import Block, average, normalise, repeat
 
 
-def _block(x: Tensor, conv: nn.Module, norm: nn.Module, act: nn.Module, *, shortcut: Tensor | None) -> Tensor:
-    """What every block computes: act(norm(conv(x)) + shortcut)."""
-    if (block := Block.of(x, conv, norm, act, shortcut)) is not None:
-        return block.run()
-    return normalise(conv(x), norm, act, shortcut=shortcut)
+class _Ordered(nn.Module):
+    """The parts of a block, and its method's order of them."""
+
+    def __init__(self, shape: Shape, *, act: Act, method: str | Method) -> None:
+        super().__init__()
+        way = method_named(method)
+        self.order = way.order
+        self.conv = way.convolution(shape)
+        before = self.order.find("B") < self.order.find("C")
+        self.norm = nn.BatchNorm2d(shape.in_channels if before else shape.out_channels) if "B" in self.order else None
+        self.act = activation(act, shape.out_channels)
+
+    def run(self, x: Tensor, *, shortcut: Tensor | None) -> Tensor:
+        if self.norm is not None and self.order == "CB+A":
+            if (block := Block.of(x, self.conv, self.norm, self.act, shortcut)) is not None:
+                return block.run()
+            return normalise(self.conv(x), self.norm, self.act, shortcut=shortcut)
+        for step in self.order:
+            if step == "+":
+                x = x if shortcut is None else x + shortcut
+            elif step == "B":
+                assert self.norm is not None
+                x = normalise(x, self.norm, None)
+            else:
+                x = self.conv(x) if step == "C" else self.act(x)
+        return x
 
 
-class BasicBlock(nn.Module):
+class BasicBlock(_Ordered):
     """Sign -> BConv -> BatchNorm, plus the real-valued input, then the non-linearity (paper, figure 1b)."""
 
     def __init__(
@@ -28,36 +51,28 @@ class BasicBlock(nn.Module):
         groups: int = 1,
         method: str | Method = "ftbnn",
     ) -> None:
-        super().__init__()
-        way = method_named(method)
-        sign = way.input(channels, follows_relu)
-        self.conv = BConv(channels, channels, groups=groups, input=sign, signs=way.signs())
-        self.norm = nn.BatchNorm2d(channels)
-        self.act = activation(act, channels)
+        shape = Shape(channels, channels, groups=groups, follows_relu=follows_relu)
+        super().__init__(shape, act=act, method=method)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _block(x, self.conv, self.norm, self.act, shortcut=x)
+        return self.run(x, shortcut=x)
 
 
-class ProjectionReduction(nn.Module):
+class ProjectionReduction(_Ordered):
     """The baseline's reduction c -> 2c: a stride 2 BConv beside average pool -> real 1x1 conv -> BatchNorm."""
 
     def __init__(self, in_channels: int, *, act: Act, follows_relu: bool, method: str | Method = "ftbnn") -> None:
-        super().__init__()
-        way, out_channels = method_named(method), 2 * in_channels
-        sign = way.input(in_channels, follows_relu)
-        self.conv = BConv(in_channels, out_channels, stride=2, input=sign, signs=way.signs())
-        self.norm = nn.BatchNorm2d(out_channels)
+        out_channels = 2 * in_channels
+        super().__init__(Shape(in_channels, out_channels, stride=2, follows_relu=follows_relu), act=act, method=method)
         # ceil_mode gives an odd map as many columns as the padded 3x3 convolution does.
         self.shortcut = nn.Sequential(
             nn.AvgPool2d(2, 2, ceil_mode=True),
             nn.Conv2d(in_channels, out_channels, 1, bias=False),
             nn.BatchNorm2d(out_channels),
         )
-        self.act = activation(act, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _block(x, self.conv, self.norm, self.act, shortcut=self._project(x))
+        return self.run(x, shortcut=self._project(x))
 
     def _project(self, x: Tensor) -> Tensor:
         is_ours = type(self.shortcut) is nn.Sequential and len(self.shortcut) == 3
@@ -68,7 +83,7 @@ class ProjectionReduction(nn.Module):
         return normalise(conv(average(x, pool)), norm, None)
 
 
-class DuplicateReduction(nn.Module):
+class DuplicateReduction(_Ordered):
     """The derived models' reduction c -> 2c: the input beside itself, then a stride 2 BConv and an average pool.
 
     No real-valued convolution. The BConv has max(groups, 2) groups (paper, appendix A, figure e).
@@ -77,20 +92,17 @@ class DuplicateReduction(nn.Module):
     def __init__(
         self, in_channels: int, *, groups: int, act: Act, follows_relu: bool, method: str | Method = "ftbnn"
     ) -> None:
-        super().__init__()
-        way, channels = method_named(method), 2 * in_channels
-        sign = way.input(channels, follows_relu)
-        self.conv = BConv(channels, channels, stride=2, groups=max(groups, 2), input=sign, signs=way.signs())
-        self.norm = nn.BatchNorm2d(channels)
+        channels = 2 * in_channels
+        shape = Shape(channels, channels, stride=2, groups=max(groups, 2), follows_relu=follows_relu)
+        super().__init__(shape, act=act, method=method)
         self.shortcut = nn.AvgPool2d(3, 2, 1)
-        self.act = activation(act, channels)
 
     def forward(self, x: Tensor) -> Tensor:
         twice = repeat(x, 2, 0)
-        return _block(twice, self.conv, self.norm, self.act, shortcut=average(twice, self.shortcut))
+        return self.run(twice, shortcut=average(twice, self.shortcut))
 
 
-class Bridge(nn.Module):
+class Bridge(_Ordered):
     """Widens the stem's channels to any number with one BConv and no shortcut (paper, appendix A, figure c).
 
     The input is repeated m = ceil(out / in) times, cut to `out_channels`, and convolved in m groups.
@@ -99,13 +111,9 @@ class Bridge(nn.Module):
     def __init__(
         self, in_channels: int, out_channels: int, *, act: Act = "fprelu", method: str | Method = "ftbnn"
     ) -> None:
-        super().__init__()
+        groups = -(-out_channels // in_channels)
+        super().__init__(Shape(out_channels, out_channels, groups=groups), act=act, method=method)
         self.times, self.rest = divmod(out_channels, in_channels)
-        way, groups = method_named(method), -(-out_channels // in_channels)
-        sign = way.input(out_channels, False)
-        self.conv = BConv(out_channels, out_channels, groups=groups, input=sign, signs=way.signs())
-        self.norm = nn.BatchNorm2d(out_channels)
-        self.act = activation(act, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _block(repeat(x, self.times, self.rest), self.conv, self.norm, self.act, shortcut=None)
+        return self.run(repeat(x, self.times, self.rest), shortcut=None)

@@ -34,6 +34,7 @@ class Layer(nn.Module):
     """One operator to whoever names it: what its parts compute is booked under its own path."""
 
     has_binary_form: ClassVar[bool] = False  # whether its weights are, or can be made, signs
+    reads_real: bool = False  # whether signs are meant to multiply real numbers
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
         if callable(getattr(type(self), name, None)):
@@ -43,6 +44,9 @@ class Layer(nn.Module):
 
     def progress(self, share: float) -> None:
         """This share of the training is done, 0 to 1: for schedules, which are functions of it."""
+
+    def after_step(self) -> None:
+        """The optimizer has taken a step: for methods that keep weights within bounds."""
 
     def binary_parameters(self) -> list[nn.Parameter]:
         """Those of its own parameters that deployment keeps as one bit each."""
@@ -76,6 +80,11 @@ def set_progress(network: nn.Module, share: float) -> None:
     """Tells every layer how much of the training is done, 0 to 1."""
     for _, layer in layers(network):
         layer.progress(share)
+
+
+def after_step(network: nn.Module) -> None:
+    for _, layer in layers(network):
+        layer.after_step()
 
 
 def records(network: nn.Module) -> dict[str, dict[str, float]]:

@@ -1,11 +1,13 @@
 """A method: how a network of a given shape becomes binary, as one literal row."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from torch import nn
 
 from ftbnn.errors import unknown
+from ftbnn.nn.bconv import BConv
 from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.sign import Sign
 from ftbnn.nn.signs import Signs
@@ -19,6 +21,9 @@ ACTS: dict[str, Callable[[int], nn.Module]] = {
     "hardtanh": lambda _: nn.Hardtanh(),
     "none": lambda _: nn.Identity(),
 }
+
+# How a block goes: C the convolution with its sides and scale, B BatchNorm, A the non-linearity, + the shortcut.
+Order = Literal["CB+A", "BCA+", "BC+A", "CAB+", "C+A"]
 
 
 def activation(act: Act, channels: int) -> nn.Module:
@@ -35,12 +40,70 @@ def plain_input(channels: int, follows_relu: bool) -> Sign:  # noqa: ARG001
 
 
 @dataclass(frozen=True)
+class Shape:
+    """What a network asks of a convolution."""
+
+    in_channels: int
+    out_channels: int
+    kernel: int = 3
+    stride: int = 1
+    groups: int = 1
+    follows_relu: bool = False
+
+    @property
+    def window(self) -> dict[str, int]:
+        return {"kernel_size": self.kernel, "stride": self.stride, "groups": self.groups}
+
+    @property
+    def fan_in(self) -> int:
+        return self.in_channels // self.groups * self.kernel**2
+
+
+class MakeConv(Protocol):
+    """What makes a method's convolution where two sides and a scale are not all of it."""
+
+    def __call__(self, shape: Shape, /) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
 class Method:
-    """What a method brings: both sides of its binary convolutions, and the non-linearities around them."""
+    """What a method brings: both sides of its binary convolutions, what scales them, the order of a block and its
+    non-linearities; and what is known of it, for people."""
 
     about: str
-    input: Callable[[int, bool], Sign] = plain_input  # of so many channels, which may follow a ReLU
+    input: Callable[[int, bool], Sign] | None = plain_input  # of so many channels, which may follow a ReLU
     signs: Callable[[], Signs] = Signs
+    scale: Callable[[Shape], nn.Module] | None = None
+    conv: MakeConv | None = None  # in the place of the three above
+    order: Order = "CB+A"
     act: Act = "none"
-    stage_end_act: Act = "none"
+    stage_end_act: Act | None = None  # None: as the others
     stem_act: Act = "none"
+    has_size: bool = False  # whether it learns for images of one size
+    recipe: Mapping[str, str] = field(default_factory=dict, hash=False)  # settings that belong to it
+    bits: tuple[int, int] = (1, 1)  # of weights and inputs
+    special: str = ""
+    deploys: str = "signs, one affine per channel"  # what its file needs
+    published: str = ""  # top-1 with its source
+    doubt: str = ""  # what is not certain
+
+    @property
+    def end_act(self) -> Act:
+        return self.act if self.stage_end_act is None else self.stage_end_act
+
+    def convolution(self, shape: Shape) -> nn.Module:
+        if self.conv is not None:
+            return self.conv(shape)
+        is_at_end = self.order.endswith("A") and not self.order.startswith(
+            "B"
+        )  # a sign reads what a non-linearity gave
+        follows_relu = shape.follows_relu and is_at_end
+        return BConv(
+            shape.in_channels,
+            shape.out_channels,
+            **shape.window,
+            input=None if self.input is None else self.input(shape.in_channels, follows_relu),
+            signs=self.signs(),
+            scale=None if self.scale is None else self.scale(shape),
+            reads_real=self.input is None,
+        )

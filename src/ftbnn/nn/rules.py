@@ -17,6 +17,7 @@ from torch import Tensor
 from ftbnn.errors import UserError, unknown
 
 DEFAULT_BOUND = 1.2  # of the paper's window
+OMEGA = 0.1  # of the square wave whose sines FDA-BNN differentiates
 RULES: dict[str, "type[Rule]"] = {}
 
 
@@ -110,7 +111,84 @@ class Tanh(Rule):
         return self.k * self.t * (1 - torch.tanh(self.t * x).square())
 
 
+@dataclass(frozen=True)
+class EDE(Tanh):
+    """From nearly the identity to nearly the sign: t runs from `first` to `last`, evenly in its logarithm (IR-Net)."""
+
+    first: float = 0.1
+    last: float = 10.0
+
+    def at(self, share: float) -> Rule:
+        t = _between(self.first, self.last, share)
+        return Tanh(t, max(1 / t, 1.0))
+
+
+@dataclass(frozen=True)
+class Wedge(Rule):
+    """k t (sqrt(2) - t|x|) where that is positive, else 0 (RBNN)."""
+
+    t: float = 1.0
+    k: float = 1.0
+    name = "wedge"
+
+    def primitive(self, x: Tensor) -> Tensor:
+        inside = (self.t * x).clamp(-math.sqrt(2), math.sqrt(2))
+        return self.k * inside * (math.sqrt(2) - inside.abs() / 2)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return self.k * self.t * (math.sqrt(2) - self.t * x.abs()).clamp_min(0)
+
+
+@dataclass(frozen=True)
+class SharpeningWedge(Wedge):
+    """t from `first` to `last` as with EDE; that of inputs is never wider or higher than at t = 1."""
+
+    first: float = 0.01
+    last: float = 10.0
+    of_inputs: bool = False
+
+    def at(self, share: float) -> Rule:
+        t = _between(self.first, self.last, share)
+        return Wedge(max(t, 1.0)) if self.of_inputs else Wedge(t, max(1 / t, 1.0))
+
+
+@dataclass(frozen=True)
+class Fourier(Rule):
+    """The derivative of the first `terms` + 1 sines of a square wave of frequency 0.1, where |x| <= 1 (FDA-BNN)."""
+
+    terms: float = 9.0
+    name = "fourier"
+
+    def _odd(self, x: Tensor) -> Tensor:
+        return torch.arange(1, 2 * round(self.terms) + 2, 2, dtype=x.dtype, device=x.device)
+
+    def primitive(self, x: Tensor) -> Tensor:
+        odd = self._odd(x)
+        return 4 / math.pi * (torch.sin(OMEGA * x.clamp(-1, 1).unsqueeze(-1) * odd) / odd).sum(-1)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        # The sum of cosines in closed form: sin(2 n u) / (2 sin u), which is n at 0.
+        n, u = round(self.terms) + 1, OMEGA * x
+        total = torch.where(u.abs() < 1e-6, torch.full_like(u, n), torch.sin(2 * n * u) / (2 * torch.sin(u)))
+        return 4 * OMEGA / math.pi * total * (x.abs() <= 1)
+
+
+@dataclass(frozen=True)
+class GrowingFourier(Fourier):
+    """More sines from epoch to epoch: 9 to 18."""
+
+    last: float = 18.0
+
+    def at(self, share: float) -> Rule:
+        return Fourier(float(round(self.terms + share * (self.last - self.terms))))
+
+
 NO_RULE = Window(math.inf)  # the gradient passes as it is
+
+
+def _between(first: float, last: float, share: float) -> float:
+    """From first to last, evenly in the logarithm."""
+    return first * (last / first) ** share
 
 
 def rule_named(name: str, numbers: Sequence[float]) -> Rule:

@@ -7,17 +7,21 @@ The +-1 value at 0 is -1, not torch.sign's 0: deployment has no third value, and
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from ftbnn.errors import unknown
 from ftbnn.nn import operators
 from ftbnn.nn.backend import backend
 from ftbnn.nn.binarizer import Binarizer
 from ftbnn.nn.rules import DEFAULT_BOUND, Rule, Window, rule_named
 
 ActivationMode = Literal["sign", "tanh", "identity"]
+# By which statistics of all its channels and positions an image is standardised first: none; in training its deviation,
+# which leaves signs as they are and sets where gradients pass; or its mean, in evaluation too, and that.
+ImageStatistics = Literal["none", "deviation", "mean"]
 ACTIVATION_MODES: tuple[ActivationMode, ...] = ("sign", "tanh", "identity")
 
 
@@ -126,15 +130,35 @@ class Sign(Binarizer):
         bound: float = DEFAULT_BOUND,
         mode: ActivationMode = "sign",
         rule: Rule | None = None,
+        image: ImageStatistics = "none",
     ) -> None:
         super().__init__(rule or Window(bound), mode)
-        self.zero_one = zero_one
+        if image not in get_args(ImageStatistics):
+            raise unknown("statistics of an image", image, get_args(ImageStatistics))
+        self.zero_one, self.image = zero_one, image
+
+    def standardises(self) -> bool:
+        """Whether it looks at the whole image before it takes signs."""
+        return self.image == "mean" or (self.image == "deviation" and self.training)
+
+    def standardised(self, x: Tensor) -> Tensor:
+        if not self.standardises():
+            return x
+        dims = tuple(range(1, x.dim()))
+        if self.image == "mean":
+            x = x - x.mean(dims, keepdim=True)
+        return x / (x.var(dims, keepdim=True) + 1e-5).sqrt() if self.training else x
+
+    def planes(self, x: Tensor) -> list[tuple[float | Tensor, Tensor]] | None:  # noqa: ARG002
+        """Codes whose weighted sum the convolution reads, of an input of several levels; None: its codes alone."""
+        return None
 
     def shift(self) -> Tensor | None:
         """What is added to each channel before its sign is taken: a learned threshold, with its sign turned."""
         return None
 
     def forward(self, x: Tensor) -> Tensor:
+        x = self.standardised(x)
         if self.mode == "sign":
             return sign(x, zero_one=self.zero_one, rule=self.rule, shift=self.shift())
         shifted = _shifted(x, self.shift())

@@ -1,12 +1,13 @@
 """What works on each number by itself: BatchNorm, non-linearities, sums, constants per channel. All are epilogues."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from ftbnn.packing.graph import ActName, Epilogue, Pointwise
+from ftbnn.packing.graph import ActName, Combine, Epilogue, Map, Pointwise
 from ftbnn.packing.moves import Feature
 from ftbnn.packing.step import Step
 
@@ -35,6 +36,10 @@ def relu(step: Step) -> Feature:
 
 def prelu(step: Step) -> Feature:
     return pointwise(step, step["self"], Epilogue(act="prelu", left=step.per_channel(step["weight"])))
+
+
+def absolute(step: Step) -> Feature:
+    return pointwise(step, step["self"], Epilogue(act="prelu", left=step.per_channel(-1.0)))
 
 
 def leaky_relu(step: Step) -> Feature:
@@ -92,14 +97,30 @@ def _add(step: Step, first: Any, second: Any, alpha: float) -> Feature:
         first, second = second, first
     if not isinstance(second, Feature):
         return pointwise(step, first, Epilogue(shift=step.per_channel(second)))
-    shortcut = step.read(second)
-    if second.shape != step.shape:
-        raise step.error("spreads a tensor over a larger one (broadcasting)")
-    return pointwise(step, first, Epilogue(shortcut=shortcut))
+    if first.shape != second.shape:
+        return _combine(step, first, second, is_sum=True)
+    return pointwise(step, first, Epilogue(shortcut=step.read(second)))
+
+
+def _combine(step: Step, first: Feature, second: Feature, *, is_sum: bool) -> Feature:
+    """Two values, one of which may be spread over the other."""
+    if first.shape != step.shape:
+        first, second = second, first
+    channels, size = second.shape[1:2], second.shape[2:]
+    fits = len(second.shape) == len(step.shape) and second.shape[0] == step.shape[0]
+    if first.shape != step.shape or not fits or channels[0] not in (1, step.shape[1]):
+        raise step.error("spreads a tensor over a larger one in a way that cannot be written (broadcasting)")
+    if size not in (step.shape[2:], (1,) * len(size)):
+        raise step.error("spreads rows or columns over a larger tensor (broadcasting)")
+    inputs = (step.read(first), step.read(second))
+    return step.emit(Combine(step.path, inputs, step.result(), is_sum=is_sum))
 
 
 def _scaled(step: Step, x: Any, factor: Any) -> Any:
-    return pointwise(step, x, Epilogue(scale=step.per_channel(factor))) if isinstance(x, Feature) else x * factor
+    if not isinstance(x, Feature):
+        return x * factor
+    own = replace(step, shape=x.shape)
+    return pointwise(own, x, Epilogue(scale=own.per_channel(factor)))
 
 
 def neg(step: Step) -> Feature:
@@ -111,7 +132,9 @@ def mul(step: Step) -> Feature:
     if not isinstance(first, Feature):
         first, second = second, first
     if isinstance(second, Feature):
-        raise step.error("multiplies two tensors that depend on the input")
+        return _combine(step, first, second, is_sum=False)
+    if isinstance(second, Tensor) and (factors := step.per_position(second)) is not None:
+        return step.emit(Map(step.path, (step.read(first),), step.result(), factors=factors))
     return pointwise(step, first, Epilogue(scale=step.per_channel(second)))
 
 

@@ -18,6 +18,7 @@ RULES: dict[str, Callable[[Step], Feature]] = {
     "_adaptive_avg_pool2d": pools.adaptive_avg_pool,
     "_native_batch_norm_legit_no_training": arithmetic.batch_norm,
     "_prelu_kernel": arithmetic.prelu,
+    "abs": arithmetic.absolute,
     "add": arithmetic.add,
     "addmm": convolutions.addmm,
     "avg_pool2d": pools.avg_pool,

@@ -23,10 +23,13 @@ def convolution(step: Step) -> Feature:
 
 def bconv(step: Step) -> Feature:
     """Ours: any groups, the last one's weights apart where they are uneven."""
-    return _convolve(step, step["x"], [w for w in (step["weight"], step["tail"]) if w is not None], bias=None)
+    parts = [w for w in (step["weight"], step["tail"]) if w is not None]
+    return _convolve(step, step["x"], parts, bias=None, is_ours=True)
 
 
-def _convolve(step: Step, x: Feature, parts: Sequence[Tensor], *, bias: Tensor | None) -> Feature:
+def _convolve(
+    step: Step, x: Feature, parts: Sequence[Tensor], *, bias: Tensor | None, is_ours: bool = False
+) -> Feature:
     if pair(step["dilation"]) != (1, 1):
         raise step.error(f"has dilation {pair(step['dilation'])}")
     if len(step.shape) != 4:
@@ -52,12 +55,19 @@ def _convolve(step: Step, x: Feature, parts: Sequence[Tensor], *, bias: Tensor |
             unit=step.constant(unit),
         )
         return step.emit(made)
+    magnitudes = [np.abs(weight) for weight in weights]
+    are_signs = all((magnitude == magnitude[:, :1, :1, :1]).all() for magnitude in magnitudes)
+    scale = np.concatenate([magnitude[:, 0, 0, 0] for magnitude in magnitudes])
+    if x.code is None and is_ours and are_signs and (scale > 0).all():
+        # Signs on real numbers: whole multiples of the channel's magnitude.
+        end = Epilogue(shift=shift)
+        integers = tuple(np.sign(weight).astype(np.int8) for weight in weights)
+        made = RoundedConv(step.path, (value,), step.result(), end, **common, bits=8, integers=integers, unit=scale)
+        return step.emit(made)
     if x.code is None:
         return step.emit(Conv(step.path, (value,), step.result(), Epilogue(shift=shift), **common, weights=weights))
-    magnitudes = [np.abs(weight) for weight in weights]
-    if any((magnitude != magnitude[:, :1, :1, :1]).any() for magnitude in magnitudes):
+    if not are_signs:
         raise step.error("has real weights and reads the codes of a Sign; only binary weights can")
-    scale = np.concatenate([magnitude[:, 0, 0, 0] for magnitude in magnitudes])
     end = Epilogue(scale=None if (scale == 1).all() else scale, shift=shift)
     positive = tuple(weight > 0 for weight in weights)
     binary = BConv(step.path, (value,), step.result(), end, **common, zero_one=x.code, positive=positive)

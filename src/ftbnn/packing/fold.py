@@ -1,14 +1,35 @@
 """Fusion: BatchNorms, biases, shortcuts and non-linearities into the epilogue of the operator before them.
 
 act(scale * acc + shift + shortcut) + after: a step joins as long as it comes no earlier in this order than what is
-there; a shift may, for sums have no order. What is added for signs alone is the threshold of the binary convolution.
+there; a shift may, for sums have no order, and so may a scale behind straight pieces, whose slopes it changes. Of a sum
+of convolutions each takes its part: a scale goes to all of them, a shortcut to the first that has none. What is done for
+signs alone, a shift or a BatchNorm, is the threshold of the binary convolution.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ftbnn.packing.graph import BConv, Conv, Epilogue, Fused, Graph, Linear, Operator, Pointwise, RoundedConv, Value
+import numpy as np
+from numpy.typing import NDArray
+
+from ftbnn.nn.bconv import split_groups
+from ftbnn.packing.graph import (
+    BConv,
+    Conv,
+    Epilogue,
+    Fused,
+    Graph,
+    Linear,
+    Numbers,
+    Operator,
+    Pointwise,
+    RoundedConv,
+    Value,
+)
+
+LARGEST = float(np.finfo(np.float32).max)
+STRAIGHT = ("relu", "prelu", "fprelu")  # of two pieces
 
 # Of two operators that an addition could join, the first of these: what is left for the other is to be computed before.
 _PREFERENCE: tuple[type[Operator], ...] = (BConv, Conv, RoundedConv, Linear, Pointwise)
@@ -45,7 +66,7 @@ def in_order(output: Value, writer: dict[Value, Operator]) -> list[Operator]:
 
 
 def _move_to_thresholds(graph: Graph, writer: dict[Value, Operator], *, only_for_signs: bool) -> None:
-    """x + shift > 0 is x > -shift: what binary convolutions alone read need not be added."""
+    """x + shift > 0 is x > -shift: what binary convolutions alone read need not be computed."""
     alive = in_order(graph.output, writer)
     signed, real = defaultdict(list), {graph.output}
     for operator in alive:
@@ -57,12 +78,40 @@ def _move_to_thresholds(graph: Graph, writer: dict[Value, Operator], *, only_for
     for step in alive:
         if not isinstance(step, Pointwise) or step.output in real or (only_for_signs and not step.is_for_signs):
             continue
-        if (shift := step.epilogue.only_shift) is None:
+        found = step.epilogue.affine
+        if found is None or ((found[0] <= 0).any() and any(conv.zero_one for conv in signed[step.output])):
             continue
         for conv in signed[step.output]:
+            _compare_before(conv, *found)
             conv.inputs = step.inputs
-            conv.threshold = -shift if conv.threshold is None else conv.threshold - shift
             conv.folded += (step.path, *step.folded)
+
+
+def _compare_before(conv: BConv, scale: Numbers, shift: Numbers) -> None:
+    """scale * x + shift > threshold, said of x. Where the scale is negative the code is the other one, and weights
+    turn; where it is 0, x has no say."""
+    limit = np.zeros_like(shift) if conv.threshold is None else conv.threshold
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        threshold = ((limit - shift) / scale).astype(np.float32)
+    below = np.nextafter(threshold, np.float32(-np.inf))  # x > below is x >= threshold, the opposite of x < threshold
+    always = np.where(shift > limit, -LARGEST, LARGEST)
+    threshold = np.where(scale > 0, threshold, np.where(scale < 0, below, always))
+    # What is only shifted is not rounded yet; a BatchNorm of nearly no scale asks for more than there are numbers.
+    conv.threshold = np.where(scale == 1, limit - shift, np.clip(threshold.astype(np.float64), -LARGEST, LARGEST))
+    if (scale < 0).any():
+        conv.positive = _turned(conv, scale < 0)
+
+
+def _turned(conv: BConv, channels: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], ...]:
+    """Weights of these input channels with the other sign."""
+    parts = []
+    for part, positive in zip(
+        split_groups(conv.inputs[0].channels, conv.output.channels, conv.groups), conv.positive, strict=True
+    ):
+        turn = channels[part.inputs].reshape(part.groups, 1, -1)  # [group][.][in of group]
+        by_group = positive.reshape(part.groups, -1, *positive.shape[1:]) ^ turn[..., None, None]
+        parts.append(by_group.reshape(positive.shape))
+    return tuple(parts)
 
 
 def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value]) -> None:
@@ -71,7 +120,7 @@ def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value])
     for value, epilogue in _views(step):
         before = writer.get(value)
         if isinstance(before, Fused) and reads[value] == 1:
-            joined = then(before.epilogue, epilogue)
+            joined = then(before.epilogue, epilogue) or _spread(before, epilogue, writer, reads)
             if joined is not None:
                 candidates.append((_PREFERENCE.index(type(before)), before, joined))
     if candidates:
@@ -80,6 +129,38 @@ def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value])
         before.folded += (step.path, *step.folded)
         before.output = step.output
         writer[step.output] = before
+
+
+def _spread(before: Fused, second: Epilogue, writer: dict[Value, Operator], reads: Counter[Value]) -> Epilogue | None:
+    """The epilogue of the last part of a sum with what comes behind the sum, which the other parts take theirs of; None
+    where one of them cannot. Nothing is changed then."""
+    first, plan = before.epilogue, []
+    if first.shortcut is None or first.act != "none" or first.after is not None:
+        return None
+    value: Value | None = first.shortcut
+    homeless = second.shortcut
+    while value is not None and (second.scale is not None or homeless is not None):
+        part = writer.get(value)
+        if (
+            not isinstance(part, Fused)
+            or reads[value] != 1
+            or part.epilogue.act != "none"
+            or part.epilogue.after is not None
+        ):
+            return None
+        own, value = part.epilogue, part.epilogue.shortcut
+        taken = homeless if own.shortcut is None else None
+        scaled = then(replace(own, shortcut=None), Epilogue(scale=second.scale, shortcut=taken))
+        assert scaled is not None
+        plan.append((part, scaled if taken is not None else replace(scaled, shortcut=own.shortcut)))
+        homeless = None if taken is not None else homeless
+    if homeless is not None:
+        return None
+    for part, epilogue in plan:
+        part.epilogue = epilogue
+    joined = then(replace(first, shortcut=None), replace(second, shortcut=None))
+    assert joined is not None
+    return replace(joined, shortcut=first.shortcut)
 
 
 def _views(step: Pointwise) -> Iterator[tuple[Value, Epilogue]]:
@@ -93,6 +174,8 @@ def _views(step: Pointwise) -> Iterator[tuple[Value, Epilogue]]:
 def then(first: Epilogue, second: Epilogue) -> Epilogue | None:
     """Both epilogues as one, or None where the order of steps does not allow it."""
     is_over = first.act != "none" or first.after is not None
+    if second.scale is not None and second.affine is not None and first.act in STRAIGHT:
+        return _steeper(first, *second.affine)
     if is_over and (more := second.only_shift) is not None:
         return replace(first, after=more if first.after is None else first.after + more)
     if is_over or (first.shortcut is not None and (second.scale is not None or second.shortcut is not None)):
@@ -105,3 +188,11 @@ def then(first: Epilogue, second: Epilogue) -> Epilogue | None:
         shift = second.shift if shift is None else shift + second.shift
     shortcut = first.shortcut if first.shortcut is not None else second.shortcut
     return replace(second, scale=scale, shift=shift, shortcut=shortcut)
+
+
+def _steeper(first: Epilogue, scale: Numbers, shift: Numbers) -> Epilogue:
+    """Straight pieces, then a scale and a shift: pieces of other slopes, and what is added behind them."""
+    left = np.zeros_like(scale) if first.left is None else first.left
+    right = np.ones_like(scale) if first.right is None else first.right
+    after = shift if first.after is None else first.after * scale + shift
+    return replace(first, act="fprelu", left=left * scale, right=right * scale, after=after if after.any() else None)

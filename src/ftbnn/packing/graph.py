@@ -79,6 +79,16 @@ class Epilogue:
         return 1 if self.after is None and self.act in ACTS_OF_VERSION_1 else 2
 
     @property
+    def affine(self) -> tuple[Numbers, Numbers] | None:
+        """What it multiplies each channel with and adds then, if it does nothing else."""
+        does_more = self.act != "none" or any(it is not None for it in (self.shortcut, self.after))
+        given = next((it for it in (self.scale, self.shift) if it is not None), None)
+        if does_more or given is None:
+            return None
+        scale = np.ones_like(given) if self.scale is None else self.scale
+        return scale, np.zeros_like(given) if self.shift is None else self.shift
+
+    @property
     def only_shift(self) -> Numbers | None:
         """What it adds to each channel, if it does nothing else."""
         does_more = self.act != "none" or any(it is not None for it in (self.scale, self.shortcut, self.after))
@@ -300,6 +310,33 @@ class Steps(Operator):
         return 4
 
 
+@dataclass
+class Combine(Operator):
+    """Of a value with another one, which may have one channel, one position, or both, for all of the first's."""
+
+    kind, title = 13, "combine"
+    note = "(4) product or sum of two inputs; the second has the first's channels or 1, and its size or 1 x 1"
+    fields = (Field("is_sum", "u8", "u8 how (0: product, 1: sum)"),)
+    is_sum: bool = field(kw_only=True)
+
+    @property
+    def version(self) -> int:
+        return 4
+
+
+@dataclass
+class Map(Operator):
+    """A constant factor for each position."""
+
+    kind, title, note = 14, "map", "(4) every channel of a position times the factor of the position"
+    fields = (Field("factors", "weights", "blob f32 [height][width]"),)
+    factors: NDArray[Any] = field(kw_only=True)
+
+    @property
+    def version(self) -> int:
+        return 4
+
+
 OPERATORS: tuple[type[Operator], ...] = (
     Conv,
     BConv,
@@ -313,6 +350,8 @@ OPERATORS: tuple[type[Operator], ...] = (
     Flatten,
     RoundedConv,
     Steps,
+    Combine,
+    Map,
 )
 
 

@@ -13,6 +13,7 @@ from ftbnn.packing.graph import (
     AvgPool,
     BConv,
     Channels,
+    Combine,
     Concat,
     Conv,
     Epilogue,
@@ -20,6 +21,7 @@ from ftbnn.packing.graph import (
     Fused,
     Graph,
     Linear,
+    Map,
     MaxPool,
     Operator,
     Pointwise,
@@ -69,6 +71,8 @@ class _Step(nn.Module):
             weights = [_tensor(2.0 * part - 1) for part in operator.positive]
         elif isinstance(operator, Linear):
             weights = [_tensor(operator.weight)]
+        elif isinstance(operator, Map):
+            weights = [_tensor(operator.factors)]
         self.weights = nn.ParameterList(nn.Parameter(weight, requires_grad=False) for weight in weights)
         self._keep("threshold", getattr(operator, "threshold", None))
         if isinstance(operator, Fused):
@@ -173,6 +177,8 @@ RUN: dict[type[Operator], Callable[..., Tensor]] = {
     Concat: lambda _, __, *parts: torch.cat(parts, 1),
     Channels: lambda operator, _, x: x[:, operator.source],
     Pointwise: lambda _, __, x: x,
+    Combine: lambda operator, _, x, other: x + other if operator.is_sum else x * other,
+    Map: lambda _, weights, x: x * weights[0],
     Flatten: lambda _, __, x: x.reshape(len(x), -1, 1, 1),
     Steps: _steps,
 }

@@ -1,6 +1,8 @@
 """Pools and averages. The result's shape says how far the windows run, so ceil_mode needs no rule of its own."""
 
-from ftbnn.packing.graph import AverageTo, AvgPool, MaxPool
+import numpy as np
+
+from ftbnn.packing.graph import AverageTo, AvgPool, Linear, MaxPool, Value
 from ftbnn.packing.moves import Feature
 from ftbnn.packing.step import Step, pair
 
@@ -45,8 +47,13 @@ def adaptive_avg_pool(step: Step) -> Feature:
 def mean(step: Step) -> Feature:
     x = step["self"]
     dims = {dim % 4 for dim in step.arguments.get("dim") or ()}
-    if len(x.shape) != 4 or dims != {2, 3}:
+    if len(x.shape) != 4 or dims not in ({2, 3}, {1, 2, 3}) or (1 in dims and len(step.shape) != 4):
         raise step.error(
-            f"takes a mean over the dimensions {sorted(dims)}; only one over (2, 3) of a map can be exported"
+            f"takes a mean over the dimensions {sorted(dims)}; only one over (2, 3) of a map, or over all of an image "
+            "that keeps its dimensions, can be exported"
         )
-    return step.emit(AverageTo(step.path, (step.read(x),), step.result()))
+    if 1 not in dims:
+        return step.emit(AverageTo(step.path, (step.read(x),), step.result()))
+    channels = x.shape[1]
+    means = step.write(AverageTo(step.path, (step.read(x),), Value(channels, 1, 1)))
+    return step.emit(Linear(step.path, (means,), step.result(), weight=np.full((1, channels), 1 / channels)))

@@ -18,6 +18,7 @@ from ftbnn.packing.graph import (
     Fused,
     Graph,
     Linear,
+    Map,
     Operator,
     RoundedConv,
     Steps,
@@ -50,6 +51,8 @@ def _operator(row: dict[str, Any], values: list[Value]) -> Operator:
         fields["weight"] = fields["weight"].reshape(output.channels, inputs[0].channels)
     elif kind is Steps:
         fields = {"thresholds": fields["thresholds"].reshape(fields["rows"], fields["count"])}
+    elif kind is Map:
+        fields["factors"] = fields["factors"].reshape(output.height, output.width)
     if issubclass(kind, Fused):
         end: dict[str, Any] = {key: _numbers(row[key]) for key in ("scale", "shift", "left", "right", "after")}
         end |= {key: row[key] for key in ("act", "low", "high")}

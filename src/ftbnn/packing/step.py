@@ -63,6 +63,14 @@ class Step:
             raise self.error("its constant differs within a channel")
         return self.constant(full[0, :, 0])
 
+    def per_position(self, constant: Tensor) -> Numbers | None:
+        """A tensor that differs from position to position of a map, and not between channels or images; else None."""
+        if len(self.shape) != 4 or constant.dim() < 2 or constant.shape[-2:] != self.shape[2:]:
+            return None
+        if self.shape[2:] == (1, 1) or constant.numel() != constant.shape[-2] * constant.shape[-1]:
+            return None
+        return self.constant(constant.reshape(constant.shape[-2:]))
+
     def constant(self, tensor: Any) -> Numbers:
         """A parameter, a buffer, or what was computed from them."""
         if not isinstance(tensor, Tensor):

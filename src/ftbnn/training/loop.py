@@ -18,7 +18,7 @@ from ftbnn.data.own import LoaderBatches
 from ftbnn.data.source import Spec
 from ftbnn.errors import Stopped, UserError, first_line
 from ftbnn.nn import set_progress, use_backend
-from ftbnn.nn.layer import lay_out, records
+from ftbnn.nn.layer import after_step, lay_out, records
 from ftbnn.nn.native import release_memory
 from ftbnn.training import checkpoint
 from ftbnn.training.diagnose import Diverged, explain, first_bad_number
@@ -202,6 +202,7 @@ class Loop:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        after_step(self.network)
         return (total, top1, top5, float(len(batch))) if batch.share else (0.0, 0.0, 0.0, 0.0)
 
     def _loss(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Any]:

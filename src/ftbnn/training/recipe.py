@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from ftbnn.errors import UserError, refusing, unknown
 
-Schedule = Literal["multi-step", "cosine", "constant"]
+OptimizerName = Literal["adam", "adamw", "sgd", "bop"]
+Schedule = Literal["multi-step", "cosine", "linear", "exponential", "constant"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Augment = Literal["auto", "none", "crop", "crop-flip", "imagenet"]
 Activations = Literal["model", "sign", "tanh", "identity"]
@@ -23,6 +24,9 @@ RANGES: dict[str, tuple[float, float]] = {
     "accumulate": (1, 1e6),
     "lr": (1e-30, 1e6),
     "decay": (0, 1),
+    "momentum": (0, 0.9999),
+    "bop_rate": (1e-12, 1),
+    "bop_threshold": (0, 1e6),
     "warmup_epochs": (0, 1e6),
     "weight_decay": (0, 1e3),
     "label_smoothing": (0, 0.99),
@@ -65,10 +69,14 @@ class Recipe:
     name: str = "own"
     epochs: int = 60
     batch_size: int = 256
+    optimizer: OptimizerName = "adam"
+    momentum: float = 0.9  # of sgd
+    bop_rate: float = 1e-3  # of bop: how fast the mean of a binary weight's gradient follows, times lr's schedule
+    bop_threshold: float = 1e-6  # of bop: a larger mean turns the weight
     lr: float = 0.01
     schedule: Schedule = "multi-step"
     milestones: tuple[float, ...] = (45 / 60, 55 / 60)  # as shares of the epochs
-    decay: float = 0.1  # factor at each milestone
+    decay: float = 0.1  # factor at each milestone; of an exponential schedule from its first epoch to its end
     warmup_epochs: float = 0.0
     weight_decay: float = 1e-4  # on real convolutions and the classifier; 0 on BatchNorm, slopes and binary weights
     label_smoothing: float = 0.0
@@ -139,8 +147,13 @@ class Recipe:
                 raise _unknown_setting(key)
             values[key] = _read(key, text, hints[key])
         changed = dataclasses.replace(self, **values)
-        if changed.schedule != "multi-step" and (idle := {"milestones", "decay"} & values.keys()):
-            raise UserError(f"schedule={changed.schedule} has no {' and '.join(idle)}; schedule=multi-step has")
+        uses = {"multi-step": {"milestones", "decay"}, "exponential": {"decay"}}.get(changed.schedule, set())
+        if idle := ({"milestones", "decay"} - uses) & values.keys():
+            raise UserError(f"schedule={changed.schedule} has no {' and '.join(sorted(idle))}; schedule=multi-step has")
+        owners = {"momentum": "sgd", "bop_rate": "bop", "bop_threshold": "bop"}
+        for key in owners.keys() & values.keys():
+            if changed.optimizer != owners[key]:
+                raise UserError(f"optimizer={changed.optimizer} has no {key}; optimizer={owners[key]} has")
         return changed
 
     def difference(self, other: Recipe) -> list[str]:

@@ -43,6 +43,19 @@ def _multi_step(base: Recipe, suffix: str, epochs: int) -> Steps:
     )
 
 
+def _two_step(base: Recipe, suffix: str, epochs: int) -> Steps:
+    """ReActNet's scheme, without its teacher: binary inputs and real weights with little decay, then both binary."""
+    name = f"two-step{suffix}"
+    step = replace(base, epochs=epochs, schedule="linear")
+    return Steps(
+        name,
+        (
+            replace(step, name=f"{name}/0", activations="sign", weights="real", weight_decay=1e-5),
+            replace(step, name=f"{name}/1", activations="sign", weights="binary", weight_decay=0.0),
+        ),
+    )
+
+
 RECIPES: dict[str, Recipe | Steps] = {
     "naive": NAIVE,
     "naive-cosine": NAIVE_COSINE,
@@ -56,6 +69,10 @@ RECIPES: dict[str, Recipe | Steps] = {
     "multi-step-cifar": _multi_step(replace(NAIVE_CIFAR, lr=2e-3), "-cifar", 60),
     "multi-step-mnist": _multi_step(replace(NAIVE_MNIST, lr=2e-3), "-mnist", 6),
     "multi-step-digits": _multi_step(replace(NAIVE_DIGITS, lr=2e-3), "-digits", 15),
+    "two-step": _two_step(replace(NAIVE, lr=5e-4), "", 256),
+    "two-step-cifar": _two_step(replace(NAIVE_CIFAR, lr=2e-3), "-cifar", 60),
+    "two-step-mnist": _two_step(replace(NAIVE_MNIST, lr=2e-3), "-mnist", 6),
+    "two-step-digits": _two_step(replace(NAIVE_DIGITS, lr=2e-3), "-digits", 15),
     "teacher": TEACHER,
     "teacher-cifar": replace(TEACHER, name="teacher-cifar", epochs=40, batch_size=128),
     "teacher-mnist": replace(TEACHER, name="teacher-mnist", epochs=5, batch_size=128),

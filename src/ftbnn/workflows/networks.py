@@ -12,7 +12,7 @@ from ftbnn.models import DerivedFTBNN, find
 from ftbnn.models import build as build_fresh
 from ftbnn.models.own import is_own, load_own, parameters_of
 from ftbnn.models.skeleton import skeleton
-from ftbnn.nn import StemName, stem_for
+from ftbnn.nn import StemName, method_named, stem_for
 from ftbnn.packing.read import read_graph
 from ftbnn.packing.restore import restore
 
@@ -22,7 +22,8 @@ LARGEST_HINT = 128  # how far to look for an image size that works, to name it i
 def build(name: str, *, pretrained: str | None = None, images: Iterable[Tensor] = (), **settings: Any) -> nn.Module:
     """The network of that name, freshly initialised, or with the weights of a network of the zoo.
 
-    `settings` are classes, in_channels, stem, stem_bits, width and method; what is not given is the network's own
+    `settings` are classes, in_channels, stem, stem_bits, width, method and, for methods of one image size,
+    image_size; what is not given is the network's own
     default, or what the zoo's has. A classifier of another number of classes stays fresh. Training on needs statistics
     that a file has not: `fit` takes them from its first images, a loop of your own hands over `images`, some batches.
     """
@@ -87,6 +88,8 @@ def count_named(
         "width": width,
         "method": method,
     }
+    if method is not None and method_named(method).has_size and not is_own(model):
+        settings["image_size"] = image_size or find(model).image_size
     if is_own(model):
         parameters_of(model)  # executes the file, whose own tensors shall have numbers
     with skeleton():

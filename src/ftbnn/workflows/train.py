@@ -20,7 +20,7 @@ from ftbnn.models.own import is_own, parameters_of
 from ftbnn.models.registry import find as find_model
 from ftbnn.models.skeleton import skeleton
 from ftbnn.models.spec import ModelSpec
-from ftbnn.nn import StemName, stem_for
+from ftbnn.nn import StemName, method_named, stem_for
 from ftbnn.packing.read import read_graph
 from ftbnn.packing.restore import restore
 from ftbnn.training import Options, Recipe, Steps, fit, load_run, recipes, with_settings
@@ -66,7 +66,9 @@ def plan(
         raise UserError("networks by name are trained on data sets by name")
     check_positive(width=width, image_size=image_size)
     family = "naive" if is_own(model) else find_model(model).recipe
-    resolved = with_settings(recipes.find(recipe or recipes.for_data(family, data)), settings or {})
+    way = None if method is None else method_named(method)
+    brought = {} if way is None else dict(way.recipe)
+    resolved = with_settings(recipes.find(recipe or recipes.for_data(family, data)), brought | (settings or {}))
     chosen: dict[str, Any] = {"classes": spec.classes, "in_channels": spec.channels, "width": width, "stem": stem}
     chosen |= {key: value for key, value in (("stem_bits", stem_bits), ("method", method)) if value is not None}
     if is_own(model):
@@ -76,7 +78,9 @@ def plan(
             for key, value in chosen.items()
             if key in takes or (value is not None and key in ("width", "stem", "stem_bits", "method"))
         }
-    elif (entry := find_model(model)).has_stems:
+    elif way is not None and way.has_size:
+        chosen["image_size"] = spec.image_size
+    if not is_own(model) and (entry := find_model(model)).has_stems:
         default_width = recipes.DEFAULT_WIDTH.get(data) if entry.has_width else None
         chosen |= {"width": default_width if width is None else width, "stem": stem or stem_for(spec.image_size)}
     model_spec = ModelSpec(model, chosen)

@@ -27,6 +27,7 @@ from ftbnn.nn import (
     PurifiedStem,
     Sign,
     method_named,
+    settle,
     set_progress,
     sign,
     use_backend,
@@ -38,9 +39,15 @@ from ftbnn.packing import build_graph
 OURS = ["ftbnn::sign", "ftbnn::sign", "ftbnn::bconv", "ftbnn::fprelu"]  # of a basic block: of inputs, of weights
 
 
+# Sums of codes are solved for, in operators that a compiler leaves to Python; functions of torch.func see sides as ours.
+COMPILED = [name for name in METHODS if name not in ("abc", "xnorpp-4", "real-to-bin")]
+TRANSFORMED = [n for n, row in METHODS.items() if row.conv is None and row.scale is None and row.order == "CB+A"]
+TRANSFORMED = [name for name in TRANSFORMED if name != "ttq"]
+
+
 def basic(method="ftbnn"):
     torch.manual_seed(0)
-    return BasicBlock(8, act=method_named(method).act, follows_relu=False, method=method)
+    return settle(BasicBlock(8, act=method_named(method).act, follows_relu=False, method=method), (8, 6, 6))
 
 
 def called_with(operation, function):
@@ -92,7 +99,7 @@ def step(network, x):
 
 
 PARTS = {
-    **{f"basic, {method}": lambda method=method: (basic(method), 8) for method in METHODS},
+    **{f"basic, {method}": lambda method=method: (basic(method), 8) for method in COMPILED},
     "projection": lambda: (ProjectionReduction(8, act="fprelu", follows_relu=True), 8),
     "duplicate": lambda: (DuplicateReduction(8, groups=3, act="relu", follows_relu=True), 8),
     "bridge": lambda: (Bridge(8, 13), 8),
@@ -159,7 +166,7 @@ def test_a_trace_with_gradients_on_can_be_trained(backend):
 
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", TRANSFORMED)
 def test_gradients_of_single_images_by_vmap(method, backend):
     network, images = basic(method).eval(), torch.randn(3, 8, 6, 6)
     parameters, buffers = dict(network.named_parameters()), dict(network.named_buffers())

@@ -7,12 +7,24 @@ import torch
 from torch import nn
 
 from ftbnn.errors import UserError
-from ftbnn.nn import BConv, Polynomial, Rule, Sign, Tanh, Window, sign, use_backend
+from ftbnn.nn import BConv, Fourier, Polynomial, Rule, Sign, Tanh, Wedge, Window, sign, use_backend
 from ftbnn.nn.native.block import listening
 from ftbnn.nn.rules import NO_RULE, RULES, rule_named
 
 STEP = 1e-6
-CASES = [Window(), Window(0.4), Polynomial(), Tanh(), Tanh(0.1, 10.0), Tanh(10.0, 1.0), NO_RULE]
+CASES = [
+    Window(),
+    Window(0.4),
+    Polynomial(),
+    Tanh(),
+    Tanh(0.1, 10.0),
+    Tanh(10.0, 1.0),
+    Wedge(),
+    Wedge(0.1, 10.0),
+    Fourier(),
+    Fourier(18.0),
+    NO_RULE,
+]
 X = torch.linspace(-2.5, 2.5, 1001, dtype=torch.float64) + 1e-4  # off the kinks, where there is no derivative
 
 

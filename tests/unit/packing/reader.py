@@ -22,6 +22,8 @@ KINDS = {
     10: "flatten",
     11: "rounded conv",
     12: "steps",
+    13: "combine",
+    14: "map",
 }
 ACTS = ("none", "relu", "prelu", "fprelu", "clamp", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh")
 
@@ -117,7 +119,7 @@ def read(data):
         "<8sIIQQQII", data
     )
     assert magic == bytes.fromhex("894654424E4E0D0A")
-    assert version in (1, 2, 3)
+    assert version in (1, 2, 3, 4)
     assert header == 64
     assert data[48:60] == bytes(12)
     assert struct.unpack_from("<I", data, 60)[0] == zlib.crc32(data[:60])
@@ -157,7 +159,7 @@ def read_operator(graph, values):
         if kind == "conv":
             stream = graph.blob("<f4", count)
         elif kind == "rounded conv":
-            assert graph.file.version == 3
+            assert graph.file.version >= 3
             fields["bits"] = bits = graph.take("B")
             stream = graph.blob({8: "<i1", 16: "<i2"}[bits], count)
             assert stream.abs().max() < 2 ** (bits - 1)
@@ -192,6 +194,12 @@ def read_operator(graph, values):
             fields["whole"] = bool(graph.take("B"))
     elif kind == "channels":
         fields["map"] = graph.blob("<i4", after)
+    elif kind == "combine":
+        assert graph.file.version >= 4
+        fields["is_sum"] = bool(graph.take("B"))
+    elif kind == "map":
+        assert graph.file.version >= 4
+        fields["factors"] = graph.blob("<f4", values[output][1] * values[output][2]).reshape(values[output][1:])
     if kind in ("conv", "bconv", "rounded conv", "linear", "pointwise"):
         fields |= graph.epilogue(after)
     return SimpleNamespace(**fields, shape=values[output])
@@ -281,5 +289,7 @@ RUN = {
     "concat": lambda _, *inputs: torch.cat(inputs, 1),
     "channels": lambda operator, x: x[:, operator.map],
     "pointwise": lambda _, x: x,
+    "combine": lambda operator, x, other: x + other if operator.is_sum else x * other,
+    "map": lambda operator, x: x * operator.factors,
     "flatten": lambda _, x: x.flatten(1)[:, :, None, None],
 }

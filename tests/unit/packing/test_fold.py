@@ -160,9 +160,44 @@ def test_batch_norm_and_activation_without_a_convolution_stand_alone():
     assert file.operators[1].left.unique().numel() == 1
 
 
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.PReLU(4), nn.LeakyReLU(0.2)])
+def test_a_batch_norm_behind_straight_pieces_makes_them_steeper(act):
+    network = nn.Sequential(Sign(), BConv(3, 4), act, nn.BatchNorm2d(4))
+    assert check(network, 3, 5, 5).kinds == ["bconv"]
+
+
 def test_an_activation_between_keeps_a_batch_norm_out():
-    network = nn.Sequential(Sign(), BConv(3, 4), nn.ReLU(), nn.BatchNorm2d(4))
+    network = nn.Sequential(Sign(), BConv(3, 4), nn.Hardtanh(), nn.BatchNorm2d(4))
     assert check(network, 3, 5, 5).kinds == ["bconv", "pointwise"]
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_batch_norm_in_front_of_a_sign_is_its_threshold(groups):
+    """Scales of both signs and 0: thresholds, turned weights, and codes that never change."""
+    network = nn.Sequential(nn.BatchNorm2d(8), Sign(), BConv(8, 7, groups=groups))
+    assert check(network, 8, 5, 5).kinds == ["bconv"]
+    network = nn.Sequential(nn.BatchNorm2d(8), Sign(zero_one=True), BConv(8, 7, groups=groups))
+    assert check(network, 8, 5, 5).kinds == ["pointwise", "bconv"]  # {0, 1} cannot be turned
+
+
+class Sum(nn.Module):
+    """BatchNorm of a sum of binary convolutions, beside a shortcut."""
+
+    def __init__(self, terms):
+        super().__init__()
+        self.convs = nn.ModuleList(BConv(4, 4, input=Sign()) for _ in range(terms))
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        total = sum(0.5 * (k + 1) * conv(x) for k, conv in enumerate(self.convs))
+        return F.relu(self.norm(total) + x)
+
+
+@pytest.mark.parametrize("terms", [2, 3, 5])
+def test_each_part_of_a_sum_takes_its_part_of_what_follows(terms):
+    file = check(Sum(terms), 4, 5, 5)
+    assert file.kinds == ["bconv"] * terms
+    assert [operator.act for operator in file.operators] == ["none"] * (terms - 1) + ["relu"]
 
 
 class Deep(nn.Module):

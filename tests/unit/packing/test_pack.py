@@ -50,7 +50,7 @@ def test_any_groups_survive_the_file(inputs, outputs, groups, kernel, real):
     conv = BConv(inputs, outputs, kernel_size=kernel, groups=groups)
     module = nn.Sequential(conv) if real else nn.Sequential(Sign(), conv)
     (operator,) = export_and_read(module, torch.zeros(1, inputs, 5, 5)).operators
-    assert operator.kind == ("conv" if real else "bconv")
+    assert operator.kind == ("rounded conv" if real else "bconv")
     assert torch.equal(dense(operator, dense_weight(conv).shape), dense_weight(conv).double())
 
 

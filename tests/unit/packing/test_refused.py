@@ -54,11 +54,11 @@ REFUSED = [
     (Forward(lambda _, x: x * float(x.mean())), "takes numbers out of a tensor"),
     (Forward(lambda _, x: F.dropout(x, 0.5)), "draws random numbers"),
     (Forward(lambda _, x: torch.sign(x)), "sign cannot be written"),
-    (Forward(lambda _, x: x * x), "mul: multiplies two tensors"),
+    (Forward(lambda _, x: x * x.mean((2,), keepdim=True)), "mean: takes a mean over the dimensions"),
     (Forward(lambda _, x: 1 / x), "reciprocal cannot be written"),
     (Forward(lambda _, x: F.conv2d(x, x[:1])), "conv2d: has weights that depend on the input"),
     (Forward(lambda _, x: F.conv2d(torch.ones(1, 4, 6, 6), x)), "conv2d: has weights that depend on the input"),
-    (Forward(lambda _, x: x + x.mean((2, 3), keepdim=True)), "add: spreads a tensor"),
+    (Forward(lambda _, x: x + F.avg_pool2d(x, (6, 1))), "add: spreads rows or columns"),
     (Forward(lambda _, x: x[:, :1] * torch.ones(4, 1, 1)), "mul: spreads a tensor"),
     (Forward(lambda _, x: x + torch.arange(6.0)), "add: its constant differs within a channel"),
     (Forward(lambda _, x: F.relu(x.transpose(2, 3))), "transpose: moves pixels"),
@@ -94,7 +94,7 @@ ELSEWHERE = {
     "upsample": nn.Upsample(scale_factor=2),
     "pixel": in_row(nn.PixelUnshuffle(2), nn.ReLU()),
     "moves": in_row(nn.Flatten(), nn.Linear(144, 16), nn.Unflatten(1, (1, 4, 4)), nn.ReLU()),
-    "two tensors": Forward(lambda _, x: x * torch.sigmoid(x)),
+    "divides": Forward(lambda _, x: x / torch.sigmoid(x)),
 }
 
 

@@ -140,8 +140,6 @@ CONVS = {
     "valid": nn.Conv2d(4, 6, 3, padding="valid"),
     "depthwise": nn.Conv2d(4, 8, 3, groups=4, padding=1),
     "strides": nn.Conv2d(4, 6, (3, 5), (2, 3), (0, 2), bias=False),
-    "binary weights, real input": BConv(4, 6, groups=3),
-    "scaled weights, real input": BConv(4, 6, signs=MeanScaledSigns()),
     "proxies": BConv(4, 6, groups=3, signs=Signs(mode="real")),
 }
 
@@ -149,6 +147,12 @@ CONVS = {
 @pytest.mark.parametrize("name", CONVS)
 def test_real_convolutions(name):
     assert check(nn.Sequential(copy.deepcopy(CONVS[name])), 4, 9, 10).kinds == ["conv"]
+
+
+@pytest.mark.parametrize("signs", [Signs(), MeanScaledSigns()])
+def test_signs_on_real_numbers_are_integers(signs):
+    """A quarter of the bytes, and the same numbers."""
+    assert check(nn.Sequential(BConv(4, 6, groups=3, signs=signs)), 4, 9, 10).kinds == ["rounded conv"]
 
 
 class Shifted(Sign):
@@ -185,7 +189,7 @@ def test_paddings_by_name(padding):
 
 def test_a_layer_alone_is_a_network():
     assert check(FPReLU(4), 4, 3, 3).kinds == ["pointwise"]
-    assert check(BConv(4, 5, groups=3), 4, 3, 3).kinds == ["conv"]
+    assert check(BConv(4, 5, groups=3), 4, 3, 3).kinds == ["rounded conv"]
     assert check(nn.Identity(), 4, 3, 3).kinds == ["pointwise"]
 
 

@@ -238,13 +238,14 @@ class Block:
         parts = [layer for layer in (conv.input, conv.signs, norm, act) if layer is not None]
         if norm is not None or act is not None:  # else it is conv itself that asks
             parts.append(conv)
-            if type(conv).forward is not BConv.forward:
+            if type(conv).forward is not BConv.forward or conv.scale is not None:
                 return None
         slopes = slopes_of(act, conv.out_channels)
         if slopes is None or any(is_watched(layer) for layer in parts):
             return None
         is_normal = slopes.before is None if norm is None else _can_normalise(norm, conv.out_channels)
         are_signs = conv.signs.is_binary and speaks_for(conv.signs, "latent", "scale")
+        are_signs = are_signs and conv.signs.multiplier != "function"
         inputs = _input_side(x, conv) if is_normal and are_signs else None
         if inputs is None:
             return None
@@ -336,6 +337,7 @@ def _input_side(x: Tensor, conv: BConv) -> tuple[bool, Rule, Tensor | None] | No
     side = conv.input
     if side is not None:
         is_sign = side.is_binary and side.rule.name in CORE_RULES and speaks_for(side, "shift")
+        is_sign = is_sign and not side.standardises()
         return (side.zero_one, side.rule, side.shift()) if is_sign else None
     if torch.compiler.is_compiling():
         return None
@@ -351,9 +353,28 @@ def _weight_side(conv: BConv) -> tuple[list[Tensor], Tensor | None, float]:
     scales = [signs.scale(latent.detach()) for latent in latents]
     given = [scale for scale in scales if scale is not None]
     factor = torch.cat(given) if given else None
+    if signs.multiplier == "none":
+        latents = [
+            latent if scale is None else _Divided.apply(latent, scale)  # type: ignore[no-untyped-call]
+            for latent, scale in zip(latents, scales, strict=True)
+        ]
     if isinstance(signs.rule, Window):
         return latents, factor, signs.rule.bound
     return [_Gate.apply(latent, signs.rule) for latent in latents], factor, math.inf  # type: ignore[no-untyped-call]
+
+
+class _Divided(torch.autograd.Function):
+    """Hands a weight on, and takes the factor of its output channel out of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, latent: Tensor, factor: Tensor) -> Tensor:
+        ctx.save_for_backward(factor)
+        return latent.view_as(latent)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (factor,) = ctx.saved_tensors
+        return grads[0] / factor.where(factor != 0, 1).view(-1, 1, 1, 1), None
 
 
 class _Gate(torch.autograd.Function):

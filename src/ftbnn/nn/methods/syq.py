@@ -1,0 +1,62 @@
+"""SYQ (Faraone et al. 2018), 1 bit for weights and 8 for inputs: a learned scale for each pixel of the kernel.
+
+weights   a[i, j] sign(w), one a for each tap of the layer, at first the mean |w| there
+inputs    clamped to [0, 1] and rounded to multiples of 1/255; the gradient passes inside
+"""
+
+import torch
+from torch import Tensor, nn
+
+from ftbnn.nn.bconv import BConv
+from ftbnn.nn.method import Method, Shape
+from ftbnn.nn.rules import NO_RULE
+from ftbnn.nn.sign import Sign, sign
+from ftbnn.nn.signs import Signs
+
+STEPS = 255
+
+
+class PixelScaledSigns(Signs):
+    """Signs with a learned scale for each tap."""
+
+    def __init__(self, kernel: int, first: float) -> None:
+        super().__init__(NO_RULE)
+        self.taps = nn.Parameter(torch.full((kernel, kernel), first))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return sign(weight, rule=self.rule) * self.taps if self.is_binary else weight
+
+    def bits(self) -> int:
+        return 32  # a file has no words for a scale per tap
+
+
+class Bytes(Sign):
+    """Inputs of 8 bits."""
+
+    def __init__(self) -> None:
+        super().__init__(zero_one=True, rule=NO_RULE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.is_binary:
+            return super().forward(x)
+        inside = x.clamp(0, 1)
+        rounded = (inside * STEPS + 0.5).floor() / STEPS
+        return inside + (rounded - inside).detach() if inside.requires_grad else rounded
+
+
+def _conv(shape: Shape) -> BConv:
+    conv = BConv(shape.in_channels, shape.out_channels, **shape.window, input=Bytes(), reads_real=True)
+    conv.signs = PixelScaledSigns(shape.kernel, float(conv.weight.detach().abs().mean()))
+    return conv
+
+
+SYQ = Method(
+    "SYQ: a learned scale per tap of the kernel, inputs of 8 bits",
+    conv=_conv,
+    act="relu",
+    stem_act="relu",
+    bits=(1, 8),
+    deploys="no .ftbnn file yet: it has no words for rounded inputs; ONNX holds it",
+    published="ImageNet R18 62.9 (paper, by the FTBNN paper)",
+    doubt="the published network starts from a real-valued one",
+)
