@@ -118,8 +118,8 @@ void* Room::take(std::size_t size) {
   return start;
 }
 
-Room::Use::Use(Room& room) { room_in_use = &room; }
+Room::Use::Use(Room& room) : before_(room_in_use) { room_in_use = &room; }
 
-Room::Use::~Use() { room_in_use = nullptr; }
+Room::Use::~Use() { room_in_use = before_; }
 
 }  // namespace ftbnn

@@ -40,6 +40,9 @@ class Room {
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
+
+   private:
+    Room* before_;
   };
 
   void* take(std::size_t size);  // null if there is no room

@@ -140,7 +140,7 @@ class BConvStep final : public FusedStep {
   bool is_for_panels(int threads, int parts) const {
     if (threads == 1 || parts < threads || shape_.positions() > MOST_APART) return false;
     const int rows = bconv_->effort((out().h + threads - 1) / threads) * parts;
-    return 5 * bconv_->effort(out().h) * ((parts + threads - 1) / threads) <= 4 * rows;
+    return 9 * bconv_->effort(out().h) * ((parts + threads - 1) / threads) <= 8 * rows;
   }
 
   // All rows of some panels to each thread. Panels of a position share cache lines of its codes, so a thread's are
