@@ -7,6 +7,7 @@
 
 #include "base/scratch.h"
 #include "base/table.h"
+#include "training/bands.h"
 #include "training/binary_conv.h"
 #include "training/conv_grad.h"
 #include "training/pieces.h"
@@ -196,22 +197,26 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   const std::size_t inputs = z(s.n) * z(s.h) * z(s.w);
   if (t.x_grad != nullptr && !through_x) std::memset(t.x_grad, 0, inputs * z(s.in) * sizeof(float));
   float* shortcut_grad = through_x ? t.x_grad : t.shortcut_grad;
+  std::vector<std::uint32_t> largest;
   const GradSource source = [&](int first, int count) {
     const double before = watch.lap();
     const std::size_t start = z(first) * outputs * channels;
     scratch.restart();
     auto* made = scratch.take<float>(z(count) * outputs * channels);
-    const Pieces slice(z(count) * outputs);
-    team.run(slice.count(), [&](int piece) {
-      wide.run(slice.length(piece), [&](std::size_t row, std::size_t rows_here, int width) {
-        const std::size_t own = (slice.first(piece) + row) * channels, at = start + own;
+    const auto differentiate = [&](std::size_t position, std::size_t size, std::uint32_t* found) {
+      std::vector<std::uint32_t> row(found != nullptr ? z(wide.width()) : 0);
+      wide.run(size, [&](std::size_t next, std::size_t rows_here, int width) {
+        const std::size_t own = (position + next) * channels, at = start + own;
         rows.differentiate(t.grad + at, t.y + at, from(shortcut, at), rows_here, width, affine.get(), linear_row.data(),
-                           constant_row.data(), made + own, from(shortcut_grad, at));
+                           constant_row.data(), made + own, from(shortcut_grad, at),
+                           found != nullptr ? row.data() : nullptr);
       });
-    });
+      for (std::size_t k = 0; k < row.size(); ++k) found[k % channels] = std::max(found[k % channels], row[k]);
+    };
+    Bands(count, outputs).run(channels, b.byte_gradients ? &largest : nullptr, team, differentiate);
     times.conv += before;
     times.differentiate += watch.lap();
-    return static_cast<const float*>(made);
+    return MadeGradient{made, largest.data()};
   };
   std::vector<std::uint64_t> all;  // every input, where x itself is asked afterwards
   if (t.x_grad != nullptr && !by_bits) all.assign(inputs * words_of(s.in), ~std::uint64_t{0});

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "training/bands.h"
 #include "training/input_gradient.h"
 #include "training/weight_gradient.h"
 
@@ -81,11 +82,12 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
 
   int rounds = 0;
   for (const auto& one : weights) rounds = std::max(rounds, one->rounds());
-  Rounding rounding(s, kernels);
+  Rounding rounding(s);
   for (int first = 0; first < s.n; first += size) {
     Slice slice = {first, std::min(size, s.n - first), nullptr, rounding};
-    slice.gy = gy(first, slice.images);
-    rounding.find(slice.gy, slice.images, team);
+    const MadeGradient made = gy(first, slice.images);
+    slice.gy = made.gy;
+    if (kernels.find_largest != nullptr) rounding.set(made.largest, slice.images);
     team.run(std::max(s.oh, s.h), [&](int y) {
       for (const auto& one : inputs) one->pack(slice, y);
       for (const auto& one : weights) one->pack(slice, y);
@@ -104,19 +106,26 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
 
 void grad_input(const BatchShape& shape, const float* gy, const float* weight, const float* tail,
                 const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team) {
-  gradients(shape, whole(shape, gy), weight, tail, ToInput{inside, gx}, std::nullopt, kernels, team);
+  gradients(shape, whole(shape, gy, kernels, team), weight, tail, ToInput{inside, gx}, std::nullopt, kernels, team);
 }
 
 void grad_weight(const BatchShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
                  const float* weight, const float* tail, float bound, float* gw, float* gtail,
                  const GradKernels& kernels, Team& team) {
-  gradients(shape, whole(shape, gy), weight, tail, std::nullopt, ToWeight{codes, zero_one, bound, gw, gtail}, kernels,
-            team);
+  gradients(shape, whole(shape, gy, kernels, team), weight, tail, std::nullopt,
+            ToWeight{codes, zero_one, bound, gw, gtail}, kernels, team);
 }
 
-GradSource whole(const BatchShape& shape, const float* gy) {
-  const std::size_t image = static_cast<std::size_t>(shape.oh) * shape.ow * shape.out;
-  return [gy, image](int first, int) { return gy + first * image; };
+GradSource whole(const BatchShape& s, const float* gy, const GradKernels& kernels, Team& team) {
+  const std::size_t positions = s.positions(), channels = static_cast<std::size_t>(s.out);
+  return [&, gy, positions, channels, largest = std::vector<std::uint32_t>()](int first, int count) mutable {
+    const float* made = gy + first * positions * channels;
+    if (kernels.find_largest == nullptr) return MadeGradient{made, nullptr};
+    Bands(count, positions).run(channels, &largest, team, [&](std::size_t at, std::size_t size, std::uint32_t* found) {
+      kernels.find_largest(made + at * channels, size, static_cast<int>(channels), found);
+    });
+    return MadeGradient{made, largest.data()};
+  };
 }
 
 }  // namespace ftbnn::training

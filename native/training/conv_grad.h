@@ -21,13 +21,19 @@
 
 namespace ftbnn::training {
 
+// gy of some images, and, for kernels of bytes, [images][channels], the bits of its largest magnitudes.
+struct MadeGradient {
+  const float* gy;
+  const std::uint32_t* largest;
+};
+
 // gy of images first ... first + count - 1: asked for slice by slice, by the calling thread, so that it may be made
 // only then, in a buffer that fits a cache, with the same team. It must stay until the next call,
 // and must not itself ask for gradients.
-using GradSource = std::function<const float*(int first, int count)>;
+using GradSource = std::function<MadeGradient(int first, int count)>;
 
 // All of gy, made already.
-GradSource whole(const BatchShape& shape, const float* gy);
+GradSource whole(const BatchShape& shape, const float* gy, const GradKernels& kernels, Team& team);
 
 // gx[n][y][x][c] += sum over o, ky, kx of gy[n][(y + ph - ky) / sh][(x + pw - kx) / sw][o] * sign(weight[o][c][ky][kx])
 // where `inside` has the element's bit (the straight-through mask); the other elements of gx stay.

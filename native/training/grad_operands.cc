@@ -48,28 +48,17 @@ const GradPart& GradGroup::part_of(int out_channel) const {
   return *std::find_if(parts.begin(), parts.end(), holds);
 }
 
-void Rounding::find(const float* gy, int images, Team& team) {
-  if (find_largest_ == nullptr) return;
-  const std::size_t outs = s.out;
-  const int bands = std::min(s.oh, divide_up(16, images)), band = divide_up(s.oh, bands);
-  largest_.resize(images * bands * outs);
-  team.run(images * bands, [&](int task) {
-    const int first = std::min(s.oh, task % bands * band), rows = std::min(band, s.oh - first);
-    const std::size_t position = (static_cast<std::size_t>(task / bands) * s.oh + first) * s.ow;
-    find_largest_(gy + position * outs, static_cast<std::size_t>(rows) * s.ow, s.out, &largest_[task * outs]);
-  });
-  std::vector<std::uint32_t> of_images(images), of_channels(outs);
-  const std::uint32_t* found = largest_.data();
+void Rounding::set(const std::uint32_t* largest, int images) {
+  const auto channels = static_cast<std::size_t>(channels_of_gy_);
+  std::vector<std::uint32_t> of_images(images), of_channels(channels);
   for (std::uint32_t& image : of_images) {
-    for (int k = 0; k < bands; ++k, found += outs) {
-      for (std::size_t c = 0; c < outs; ++c) {
-        image = std::max(image, found[c]);
-        of_channels[c] = std::max(of_channels[c], found[c]);
-      }
+    for (std::size_t c = 0; c < channels; ++c, ++largest) {
+      image = std::max(image, *largest);
+      of_channels[c] = std::max(of_channels[c], *largest);
     }
   }
   images_.set(BLOCK_ROWS, of_images);
-  channels_.set(outs, of_channels);
+  channels_.set(channels, of_channels);
 }
 
 // From the bits of largest magnitudes. What is not finite leaves nothing finite; what is next to nothing is 0.

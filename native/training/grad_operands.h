@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/scratch.h"
-#include "base/team.h"
 #include "kernels/conv_grad/conv_grad.h"
 #include "training/batch.h"
 
@@ -89,9 +88,10 @@ std::vector<GradGroup> grad_groups(const BatchShape& shape, const float* weight,
 // the input gradient's left operand is one) and for each channel (a row of the weight gradient's).
 class Rounding {
  public:
-  Rounding(const BatchShape& shape, const GradKernels& kernels) : s(shape), find_largest_(kernels.find_largest) {}
+  explicit Rounding(const BatchShape& shape) : channels_of_gy_(shape.out) {}
 
-  void find(const float* gy, int images, Team& team);
+  // From the bits of the largest magnitudes, [images][channels].
+  void set(const std::uint32_t* largest, int images);
 
   const float* image_rates() const { return images_.rates.data(); }
   const float* image_sizes() const { return images_.sizes.data(); }  // [BLOCK_ROWS], of all images again and again
@@ -104,9 +104,7 @@ class Rounding {
     std::vector<float> rates, sizes;
   };
 
-  const BatchShape s;
-  void (*find_largest_)(const float*, std::size_t, int, std::uint32_t*);
-  std::vector<std::uint32_t> largest_;
+  int channels_of_gy_;
   OfRows images_, channels_;
 };
 

@@ -182,6 +182,7 @@ class Case:
 @example(Conv(2, 12, 11, 3, 5, kernel=(11, 10)))  # nearly as many taps as there may be
 @example(Conv(2, 5, 7, 64, 32, kernel=(1, 1), padding=(0, 0), stride=(3, 2)))  # pixels that no window meets
 @example(Conv(4, 8, 8, 130, 65, groups=4, zero_one=True))
+@example(Conv(4, 9, 8, 48, 49, groups=5))  # groups that are multiplied together
 def test_gradients_are_the_sums(isa, conv):
     Case(conv).check(isa)
 
@@ -256,6 +257,32 @@ def test_bytes_are_right_on_average(isa):
     _, gws = case.expected(magnitudes=False)
     step, count = 1 / STEPS, 16 * 16 * 16
     assert np.abs(case.grad_weight(isa)[0] - gws[0]).max() < 5 * step / 2 * count**0.5
+
+
+@every_bytes
+@settings(max_examples=4, deadline=None)
+@given(convs())
+@example(Conv(4, 9, 9, 40, 24))
+@example(Conv(3, 8, 7, 48, 48, groups=5, stride=(2, 1)))
+def test_many_roundings_average_to_the_gradient(isa, conv):
+    """Chance is a value's own bits, so each factor is another rounding: the mean's error is that of chance alone."""
+    case, turns = Case(conv), 256
+    gy, case.gx[:] = case.gy.copy(), 0
+    gx, gws = case.expected(magnitudes=False)
+    # Rounding one element has a variance of a quarter of a squared step at most, and a sum adds those of its elements.
+    steps = np.abs(gy).max(axis=(1, 2, 3), keepdims=True) / STEPS, np.abs(gy).max(axis=(0, 1, 2), keepdims=True) / STEPS
+    squares = [case.expected(magnitudes=True, gy=np.broadcast_to(step**2 / 4, gy.shape)) for step in steps]
+    gx_mean, gw_means = np.zeros_like(gx), [np.zeros_like(gw) for gw in gws]
+    for factor in np.exp2(np.arange(turns) / turns).astype(np.float32):
+        case.gy = gy * factor
+        gx_mean += case.grad_input(isa) / factor / turns
+        for mean, gw in zip(gw_means, case.grad_weight(isa), strict=True):
+            mean += gw / factor / turns
+    inside = case.bits == 1
+    assert np.all(np.abs(gx_mean - gx)[inside] <= 6 * np.sqrt(squares[0][0] / turns)[inside] + 1e-4)
+    for mean, gw, square, weight in zip(gw_means, gws, squares[1][1], case.weights, strict=True):
+        passes = np.abs(weight) <= np.float32(BOUND)
+        assert np.all(np.abs(mean - gw)[passes] <= 6 * np.sqrt(square / turns)[passes] + 1e-4)
 
 
 @every_bytes

@@ -48,9 +48,11 @@ struct BlockKernels {
                  const BlockAffine& affine, const float* mean, float* sums);
 
   // dz = act'(z) * grad into `shortcut_grad` (not wanted if null), and grad_y = scale * dz + b * y + c.
+  // largest[channels] (not wanted if null) becomes the bits of the largest |grad_y| so far: what is not a number is
+  // larger than any.
   void (*differentiate)(const float* grad, const std::int16_t* y, const float* shortcut, std::size_t positions,
                         int channels, const BlockAffine& affine, const float* b, const float* c, float* grad_y,
-                        float* shortcut_grad);
+                        float* shortcut_grad, std::uint32_t* largest);
 
   // The gradient of codes becomes that of x: grad *= d(x + add), added to sums[channels]; then grad += through, if that
   // is not null.

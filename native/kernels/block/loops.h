@@ -1,6 +1,14 @@
 // The loops of rows.h that a compiler turns into any ISA's vectors. Included by each ISA's file inside its unnamed
 // namespace, so that no two share a copy.
 
+// As template arguments that are handed over like values.
+struct Yes {
+  constexpr operator bool() const { return true; }
+};
+struct No {
+  constexpr operator bool() const { return false; }
+};
+
 void keep_chunk(const float* values, std::size_t positions, int channels, std::int16_t* y, std::int32_t* sums,
                 std::int32_t* squares) {
   for (std::size_t p = 0; p < positions; ++p, values += channels, y += channels) {
@@ -115,11 +123,11 @@ void reduce(const float* grad, const std::int16_t* y, const float* shortcut, std
   }
 }
 
-template <bool Linear, bool Shortcut, bool Wanted>
+template <bool Linear, bool Shortcut, bool Wanted, bool Largest>
 void differentiate_rows(const float* __restrict grad, const std::int16_t* __restrict y,
                         const float* __restrict shortcut, std::size_t positions, int channels,
                         const BlockAffine& affine, const float* __restrict b, const float* __restrict k,
-                        float* __restrict grad_y, float* __restrict shortcut_grad) {
+                        float* __restrict grad_y, float* __restrict shortcut_grad, std::uint32_t* __restrict largest) {
   const float* __restrict scale = affine.scale, * __restrict shift = affine.shift;
   const float* __restrict left = affine.left, * __restrict right = affine.right;
   for (std::size_t p = 0; p < positions; ++p, y += channels, grad += channels, grad_y += channels) {
@@ -132,32 +140,38 @@ void differentiate_rows(const float* __restrict grad, const std::int16_t* __rest
         const float l = left[c], r = right[c];
         dz *= z > 0 ? r : l;
       }
-      grad_y[c] = scale[c] * dz + (b[c] * value + k[c]);
+      const float made = scale[c] * dz + (b[c] * value + k[c]);
+      grad_y[c] = made;
       if (Wanted) shortcut_grad[c] = dz;
+      if (Largest) {
+        std::uint32_t bits;
+        __builtin_memcpy(&bits, &made, sizeof bits);
+        bits &= 0x7fffffff;
+        largest[c] = largest[c] > bits ? largest[c] : bits;
+      }
     }
     if (Shortcut) shortcut += channels;
     if (Wanted) shortcut_grad += channels;
   }
 }
 
-template <bool Linear, bool Shortcut>
-void differentiate_rows(const float* grad, const std::int16_t* y, const float* shortcut, std::size_t positions,
-                        int channels, const BlockAffine& affine, const float* b, const float* c, float* grad_y,
-                        float* shortcut_grad) {
-  shortcut_grad != nullptr ? differentiate_rows<Linear, Shortcut, true>(grad, y, shortcut, positions, channels, affine,
-                                                                        b, c, grad_y, shortcut_grad)
-                           : differentiate_rows<Linear, Shortcut, false>(grad, y, shortcut, positions, channels, affine,
-                                                                         b, c, grad_y, shortcut_grad);
-}
-
 void differentiate(const float* grad, const std::int16_t* y, const float* shortcut, std::size_t positions, int channels,
-                   const BlockAffine& affine, const float* b, const float* c, float* grad_y, float* shortcut_grad) {
+                   const BlockAffine& affine, const float* b, const float* c, float* grad_y, float* shortcut_grad,
+                   std::uint32_t* largest) {
+  const auto run = [&](auto linear, auto shortcut_too, auto wanted, auto largest_too) {
+    differentiate_rows<linear, shortcut_too, wanted, largest_too>(grad, y, shortcut, positions, channels, affine, b, c,
+                                                                  grad_y, shortcut_grad, largest);
+  };
+  const auto with_largest = [&](auto linear, auto shortcut_too, auto wanted) {
+    largest != nullptr ? run(linear, shortcut_too, wanted, Yes()) : run(linear, shortcut_too, wanted, No());
+  };
+  const auto with_gradient = [&](auto linear, auto shortcut_too) {
+    shortcut_grad != nullptr ? with_largest(linear, shortcut_too, Yes()) : with_largest(linear, shortcut_too, No());
+  };
   if (affine.linear) {
-    differentiate_rows<true, false>(grad, y, nullptr, positions, channels, affine, b, c, grad_y, shortcut_grad);
-  } else if (shortcut != nullptr) {
-    differentiate_rows<false, true>(grad, y, shortcut, positions, channels, affine, b, c, grad_y, shortcut_grad);
+    with_gradient(Yes(), No());
   } else {
-    differentiate_rows<false, false>(grad, y, nullptr, positions, channels, affine, b, c, grad_y, shortcut_grad);
+    shortcut != nullptr ? with_gradient(No(), Yes()) : with_gradient(No(), No());
   }
 }
 

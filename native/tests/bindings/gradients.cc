@@ -68,8 +68,8 @@ void conv_gradients(const std::string& name, const Sizes12& sizes, Address gy, A
   std::optional<ToWeight> to_weight;
   if (gx != 0) to_input = {at<const std::uint64_t>(inside), at<float>(gx)};
   if (gw != 0) to_weight = {at<const std::uint64_t>(codes), zero_one, bound, at<float>(gw), at<float>(gtail)};
-  gradients(shape, whole(shape, at<const float>(gy)), at<const float>(weight), at<const float>(tail), to_input,
-            to_weight, kernels, team);
+  gradients(shape, whole(shape, at<const float>(gy), kernels, team), at<const float>(weight), at<const float>(tail),
+            to_input, to_weight, kernels, team);
 }
 
 int run_tasks(int threads, int count, int failing, Address launcher) {
