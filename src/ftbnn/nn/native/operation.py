@@ -142,11 +142,14 @@ class Operation(ABC):
         return [rooms.get(name, NOTHING).on(args[0].device) for name in self.learned]
 
     def _native_backward(self, *args: Any) -> list[Tensor]:
+        found = self._native_gradients(*args)
+        return [found[name] if name in found else NOTHING.natively() for name in self.learned]
+
+    def _native_gradients(self, *args: Any) -> Tensors:
         given, settings, wanted = self.backward_arguments(args)
-        rooms = self.gradient_rooms(given, settings, wanted)
-        made = {name: rooms.get(name, NOTHING).natively() for name in self.learned}
+        made = {name: room.natively() for name, room in self.gradient_rooms(given, settings, wanted).items()}
         self._call("backward", _dense(given), {f"{name}_grad": tensor for name, tensor in made.items()}, settings)
-        return list(made.values())
+        return made
 
     def _call(self, way: str, given: Tensors, made: Tensors, settings: Any) -> None:
         share_threads()
@@ -197,9 +200,11 @@ def _function(operation: Operation) -> type[torch.autograd.Function]:
             if grads[0] is None:
                 return tuple(nothing)
             wanted = [needs[name] for name in operation.learned]
-            compute = operation.backward_operator if operators.is_seen() else operation._native_backward
-            found = compute(grads[0], *ctx.saved_tensors, wanted, *ctx.settings)
-            gradients = dict(zip(operation.learned, found, strict=True))
+            given = (grads[0], *ctx.saved_tensors, wanted, *ctx.settings)
+            if operators.is_seen():
+                gradients = dict(zip(operation.learned, operation.backward_operator(*given), strict=True))
+            else:
+                gradients = operation._native_gradients(*given)
             of_inputs = [gradients.get(name) if need else None for name, need in needs.items()]
             return (*of_inputs, *nothing[len(of_inputs) :])
 
