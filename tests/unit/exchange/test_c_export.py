@@ -12,6 +12,7 @@ import torch
 from c_graphs import random_file
 from export_networks import build_small, randomise, small_networks
 
+import ftbnn
 from ftbnn import zoo
 from ftbnn.cli.main import main
 from ftbnn.errors import UserError
@@ -231,3 +232,13 @@ def test_mistakes_are_one_line(argv, message, tmp_path, monkeypatch, capsys):
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert message in err
+
+
+@needs_gcc
+def test_networks_in_python_are_exported_too(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 3))
+    made = ftbnn.export_c(network, tmp_path, image_size=(1, 8, 8), mean=0.5, std=0.25)
+    assert made.footprint.binary_operations == 0
+    check(compile_check(tmp_path))
+    with pytest.raises(UserError, match="export_c"):
+        ftbnn.export(network, tmp_path / "x", image_size=(1, 8, 8), mean=0.5, std=0.25, format="c")
