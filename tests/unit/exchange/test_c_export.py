@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -242,3 +243,16 @@ def test_networks_in_python_are_exported_too(tmp_path):
     check(compile_check(tmp_path))
     with pytest.raises(UserError, match="export_c"):
         ftbnn.export(network, tmp_path / "x", image_size=(1, 8, 8), mean=0.5, std=0.25, format="c")
+
+
+@needs_gcc
+def test_a_wrong_bit_is_noticed(tmp_path):
+    export_c(zoo.resolve("zoo:digits-small"), tmp_path)
+    source = (tmp_path / "model.c").read_text()
+    before = re.search(r"FTBNN_HALF\(0x([0-9a-f])", source)
+    (tmp_path / "model.c").write_text(
+        source[: before.start(1)] + f"{int(before[1], 16) ^ 7:x}" + source[before.end(1) :]
+    )
+    found = subprocess.run([compile_check(tmp_path)], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert "scores differ" in found.stdout
