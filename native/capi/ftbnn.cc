@@ -1,26 +1,36 @@
 #include "include/ftbnn.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <stdexcept>
 #include <system_error>
+#include <vector>
 
 #include "base/cores.h"
 #include "engine/engine.h"
+#include "engine/operators/operator.h"
 #include "engine/reader.h"
 
 struct ftbnn_model {
   ftbnn::Engine engine;
 };
 
+struct ftbnn_context {
+  const ftbnn::Engine& engine;
+  ftbnn::Workspace space;
+};
+
 namespace {
 
 // A plain array: to remember an error must not itself fail.
 thread_local char last_error[512];
+thread_local int last_code = FTBNN_OK;
 
 int remember(int code, const char* what) noexcept {
+  last_code = code;
   std::strncpy(last_error, what, sizeof last_error - 1);
   return code;
 }
@@ -77,13 +87,40 @@ ftbnn_model* open(const void* from, const ftbnn_options* given, const Read& read
   return model;
 }
 
+void require_batch(const void* with, const void* images, int32_t batch, const float* outputs) {
+  require(with != nullptr && images != nullptr && outputs != nullptr, "a null pointer was given");
+  require(batch >= 1, "the batch is empty");
+}
+
 template <typename Pixel>
 int run(const ftbnn_model* model, const Pixel* images, int32_t batch, float* outputs) {
   return guarded([&] {
-    require(model != nullptr && images != nullptr && outputs != nullptr, "a null pointer was given");
-    require(batch >= 1, "the batch is empty");
+    require_batch(model, images, batch, outputs);
     model->engine.run(images, batch, outputs);
   });
+}
+
+template <typename Pixel>
+int run(ftbnn_context* context, const Pixel* images, int32_t batch, float* outputs) {
+  return guarded([&] {
+    require_batch(context, images, batch, outputs);
+    context->engine.run_alone(context->space, images, batch, outputs);
+  });
+}
+
+// The first of equal ones comes first.
+void find_best(const float* scores, int32_t count, ftbnn_guess* guesses, int32_t k) {
+  const auto is_better = [&](int32_t a, int32_t b) {
+    return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
+  };
+  for (int32_t n = 0; n < k; ++n) {
+    int32_t best = -1;
+    for (int32_t c = 0; c < count; ++c) {
+      const bool is_left = n == 0 || is_better(guesses[n - 1].index, c);
+      if (is_left && (best < 0 || is_better(c, best))) best = c;
+    }
+    guesses[n].index = best;
+  }
 }
 
 ftbnn_options with_threads(int32_t threads) {
@@ -131,7 +168,8 @@ int ftbnn_info_sized(const ftbnn_model* model, ftbnn_model_info* info, size_t si
                                   model->engine.isa().c_str(),
                                   network.resize,
                                   network.mean.data(),
-                                  network.std.data()};
+                                  network.std.data(),
+                                  static_cast<int32_t>(network.operators.size())};
     std::memcpy(info, &all, std::min(size, sizeof all));
   });
 }
@@ -150,4 +188,58 @@ int ftbnn_run_u8(const ftbnn_model* model, const uint8_t* images, int32_t batch,
   return run(model, images, batch, outputs);
 }
 
+ftbnn_context* ftbnn_context_new(const ftbnn_model* model) {
+  ftbnn_context* context = nullptr;
+  guarded([&] {
+    require(model != nullptr, "a null pointer was given");
+    context = new ftbnn_context{model->engine, ftbnn::Workspace(model->engine.plan())};
+  });
+  return context;
+}
+
+void ftbnn_context_free(ftbnn_context* context) { delete context; }
+
+int ftbnn_context_run(ftbnn_context* context, const float* images, int32_t batch, float* outputs) {
+  return run(context, images, batch, outputs);
+}
+
+int ftbnn_context_run_u8(ftbnn_context* context, const uint8_t* images, int32_t batch, float* outputs) {
+  return run(context, images, batch, outputs);
+}
+
+int ftbnn_top(const float* scores, int32_t count, ftbnn_guess* guesses, int32_t k) {
+  return guarded([&] {
+    require(scores != nullptr && guesses != nullptr, "a null pointer was given");
+    require(k >= 1 && k <= count, "k must be 1 to the number of scores");
+    require(std::all_of(scores, scores + count, [](float score) { return std::isfinite(score); }),
+            "a score is not finite");
+    find_best(scores, count, guesses, k);
+    const double largest = scores[guesses[0].index];
+    double all = 0;
+    for (int32_t c = 0; c < count; ++c) all += std::exp(scores[c] - largest);
+    for (int32_t n = 0; n < k; ++n) {
+      guesses[n].share = static_cast<float>(std::exp(scores[guesses[n].index] - largest) / all);
+    }
+  });
+}
+
+int ftbnn_profile_sized(const ftbnn_model* model, const uint8_t* image, int32_t rounds, ftbnn_operator_time* rows,
+                        size_t size) {
+  return guarded([&] {
+    require(model != nullptr && image != nullptr && rows != nullptr, "a null pointer was given");
+    require(rounds >= 1, "there must be 1 round or more");
+    const std::vector<double> seconds = model->engine.profile(image, rounds);
+    const std::vector<ftbnn::Operator>& operators = model->engine.model().operators;
+    for (std::size_t k = 0; k < seconds.size(); ++k) {
+      ftbnn_operator_time row = {"", "input", 0, seconds[k]};
+      if (k > 0)
+        row = {operators[k - 1].path.c_str(), operators[k - 1].kind->name, model->engine.plan().macs(k - 1),
+               seconds[k]};
+      std::memcpy(reinterpret_cast<char*>(rows) + k * size, &row, std::min(size, sizeof row));
+    }
+  });
+}
+
 const char* ftbnn_error(void) { return last_error; }
+
+int ftbnn_error_code(void) { return last_code; }

@@ -45,13 +45,6 @@ class Questions {
 
 }  // namespace
 
-// What a call needs that works alone.
-struct Engine::Workspace {
-  explicit Workspace(const Plan& plan) : memory(plan), desk(plan) {}
-  Memory memory;
-  Desk desk;
-};
-
 // Gives the memory back when the run is over.
 class Engine::Loan {
  public:
@@ -114,6 +107,15 @@ void Engine::run_one(Image& image, const Pixel* pixels, float* output, const std
 }
 
 template <typename Pixel>
+void Engine::run_in(Workspace& space, const Pixel* images, int batch, float* output,
+                    const std::function<void()>& between) const {
+  const auto in = static_cast<std::size_t>(model_.input().elements());
+  const auto out = static_cast<std::size_t>(model_.output().elements());
+  Image image(model_, plan_, space.memory, &space.desk, nullptr);
+  for (int k = 0; k < batch; ++k, images += in, output += out) run_one(image, images, output, between);
+}
+
+template <typename Pixel>
 void Engine::run_all(const Pixel* images, int batch, float* output, const Interrupt& interrupt) const {
   const auto in = static_cast<std::size_t>(model_.input().elements());
   const auto out = static_cast<std::size_t>(model_.output().elements());
@@ -123,9 +125,7 @@ void Engine::run_all(const Pixel* images, int batch, float* output, const Interr
   std::unique_lock<std::mutex> lock(pool_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {  // another call has the pool: same results on this thread alone, and no waiting
     const Loan space(*this);
-    Image image(model_, plan_, (*space).memory, &(*space).desk, nullptr);
-    for (int k = 0; k < batch; ++k) run_one(image, images + at(k, in), output + at(k, out), ask);
-    return;
+    return run_in(*space, images, batch, output, ask);
   }
   // Whole images to the threads as long as there is one for each; the rest together.
   const int threads = pool_.threads(), apart = threads > 1 ? batch / threads * threads : 0;
@@ -148,6 +148,15 @@ void Engine::run(const float* images, int batch, float* output, const Interrupt&
 
 void Engine::run(const std::uint8_t* images, int batch, float* output, const Interrupt& interrupt) const {
   run_all(images, batch, output, interrupt);
+}
+
+void Engine::run_alone(Workspace& space, const float* images, int batch, float* output) const {
+  require_finite(images, static_cast<std::size_t>(batch) * static_cast<std::size_t>(model_.input().elements()));
+  run_in(space, images, batch, output, {});
+}
+
+void Engine::run_alone(Workspace& space, const std::uint8_t* images, int batch, float* output) const {
+  run_in(space, images, batch, output, {});
 }
 
 template <typename Pixel>

@@ -13,6 +13,13 @@
 
 namespace ftbnn {
 
+// What a call needs that works on its own thread alone.
+struct Workspace {
+  explicit Workspace(const Plan& plan) : memory(plan), desk(plan) {}
+  Memory memory;
+  Desk desk;
+};
+
 // Asked now and then, on the thread that called: throws what is to end the run.
 using Interrupt = std::function<void()>;
 
@@ -33,13 +40,18 @@ class Engine {
   void run(const float* images, int batch, float* output, const Interrupt& interrupt = {}) const;
   // 8-bit images (batch, h, w, c), normalised here as the file says.
   void run(const std::uint8_t* images, int batch, float* output, const Interrupt& interrupt = {}) const;
+  // The same on the calling thread alone, in memory of its own: never waits, allocates nothing.
+  void run_alone(Workspace& space, const float* images, int batch, float* output) const;
+  void run_alone(Workspace& space, const std::uint8_t* images, int batch, float* output) const;
   // Seconds that each operator took for one image, the fastest of `rounds` (index 0 is the input's conversion).
   std::vector<double> profile(const float* image, int rounds, const Interrupt& interrupt = {}) const;
   std::vector<double> profile(const std::uint8_t* image, int rounds, const Interrupt& interrupt = {}) const;
 
  private:
   class Loan;
-  struct Workspace;
+  template <typename Pixel>
+  void run_in(Workspace& space, const Pixel* images, int batch, float* output,
+              const std::function<void()>& between) const;
   template <typename Pixel>
   void run_all(const Pixel* images, int batch, float* output, const Interrupt& interrupt) const;
   template <typename Pixel>

@@ -1,10 +1,20 @@
 /* The C API: load a .ftbnn file, ask what it is, run it, free it. No Python, no C++ in sight.
  *
  * Functions that can fail return NULL or a code other than FTBNN_OK; ftbnn_error() then says why, in one line, for this
- * thread, until its next call that fails. A model may be run from several threads at once.
+ * thread, until its next call that fails, and ftbnn_error_code() which kind it was.
+ *
+ * Threads: a model may be run from several threads at once. One call at a time has the model's own threads; another
+ * works on its caller's thread alone meanwhile and gives the same bits. A caller that wants no more than its own thread
+ * brings a context. Freeing a model that somebody still runs is the caller's mistake. No function may be called from
+ * a signal handler.
+ *
+ * Fork: a child may go on using a model of its parent; the model's threads start anew there. Fork while no other thread
+ * is inside a call, as with any library that has locks.
  *
  * Compatibility: structures may grow at their ends and functions may be added; a program that was compiled with this
- * header runs with any later library of the same SONAME.
+ * header runs with any later library of the same SONAME, libftbnn.so.MAJOR.MINOR. Structures that a caller fills or has
+ * filled travel with their size, so that old and new agree. Floats may change in the last bits from release to release,
+ * and from ISA to ISA; not from call to call, batch to batch or number of threads.
  */
 #ifndef FTBNN_H
 #define FTBNN_H
@@ -71,6 +81,7 @@ typedef struct {
    * value x enters as (x / 255 - mean) / std. ftbnn_run_u8 does the last step itself. */
   int32_t resize;
   const float *mean, *std; /* one for each channel */
+  int32_t operators;       /* that the network has */
 } ftbnn_model_info;
 
 /* Fills the first `size` bytes of `info`. */
@@ -86,8 +97,41 @@ FTBNN_API int ftbnn_run(const ftbnn_model* model, const float* images, int32_t b
 /* 8-bit images [batch][height][width][channels] in, normalised as the file says. */
 FTBNN_API int ftbnn_run_u8(const ftbnn_model* model, const uint8_t* images, int32_t batch, float* outputs);
 
-/* Why the last call of this thread failed. */
+/* The memory of one thread's calls. They work on that thread alone, never wait for another and allocate nothing. One
+ * thread at a time may use a context; free it before its model. */
+typedef struct ftbnn_context ftbnn_context;
+FTBNN_API ftbnn_context* ftbnn_context_new(const ftbnn_model* model);
+FTBNN_API void ftbnn_context_free(ftbnn_context* context);
+FTBNN_API int ftbnn_context_run(ftbnn_context* context, const float* images, int32_t batch, float* outputs);
+FTBNN_API int ftbnn_context_run_u8(ftbnn_context* context, const uint8_t* images, int32_t batch, float* outputs);
+
+/* A class that an image may be of, and its share of all (softmax). */
+typedef struct {
+  int32_t index;
+  float share;
+} ftbnn_guess;
+
+/* The k best of an image's `count` scores, best first, of equal ones the first. Needs no model. */
+FTBNN_API int ftbnn_top(const float* scores, int32_t count, ftbnn_guess* guesses, int32_t k);
+
+/* Where the time goes. */
+typedef struct {
+  const char* path; /* the layer, as the file says; lives as long as the model */
+  const char* kind; /* "bconv", "conv", ...; "input" is the image's conversion */
+  uint64_t macs;    /* multiply-accumulates, of bits or of numbers */
+  double seconds;
+} ftbnn_operator_time;
+
+/* Runs one 8-bit image `rounds` times on the model's threads and fills info.operators + 1 rows, of which the first is
+ * the image's conversion, with the fastest of each. `size` is sizeof(ftbnn_operator_time). */
+FTBNN_API int ftbnn_profile_sized(const ftbnn_model* model, const uint8_t* image, int32_t rounds,
+                                  ftbnn_operator_time* rows, size_t size);
+#define ftbnn_profile(model, image, rounds, rows) \
+  ftbnn_profile_sized((model), (image), (rounds), (rows), sizeof(ftbnn_operator_time))
+
+/* Why the last call of this thread that failed did, and as one of the codes above; FTBNN_OK if none has. */
 FTBNN_API const char* ftbnn_error(void);
+FTBNN_API int ftbnn_error_code(void);
 
 #ifdef __cplusplus
 }

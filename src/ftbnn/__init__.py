@@ -4,6 +4,7 @@
     summary   its layers, bits and cost             load      that file as a function of images; needs no PyTorch
     fit       trains any network                    evaluate  accuracy of any of these
     load_run  what a training left                  data      data sets by name
+    export_c  a run, a network or a file as plain C
 
 Importing this package loads neither PyTorch nor NumPy: each name imports what it needs when it is first asked for.
 """
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ftbnn.runtime import Model, load
     from ftbnn.training import Options, Recipe, load_run
     from ftbnn.training.fit import fit
-    from ftbnn.workflows.deploy import evaluate, export
+    from ftbnn.workflows.deploy import evaluate, export, export_c
     from ftbnn.workflows.networks import build
 
 _HOMES = {
@@ -32,6 +33,7 @@ _HOMES = {
     "count": "budget",
     "evaluate": "workflows.deploy",
     "export": "workflows.deploy",
+    "export_c": "workflows.deploy",
     "fit": "training",
     "load": "runtime",
     "load_run": "training",
@@ -49,6 +51,7 @@ __all__ = [
     "count",
     "evaluate",
     "export",
+    "export_c",
     "fit",
     "load",
     "load_run",

@@ -29,6 +29,11 @@ add_executable(classify {ROOT}/native/examples/classify.c)
 add_executable(steady {ROOT}/native/tests/steady.c)
 target_link_libraries(classify PRIVATE ftbnn::ftbnn)
 target_link_libraries(steady PRIVATE ftbnn::ftbnn)
+if(WITH_CXX)
+  enable_language(CXX)
+  add_executable(classify_cc {ROOT}/native/examples/classify.cc)
+  target_link_libraries(classify_cc PRIVATE ftbnn::ftbnn)
+endif()
 """
 
 
@@ -194,7 +199,7 @@ def install(folder, *settings):
         ["cmake", "-S", str(ROOT), "-B", str(build), "-DFTBNN_C=ON", "-DCMAKE_BUILD_TYPE=Release", *settings],
         ["cmake", "--build", str(build), "--target", "ftbnn", "classify", "--parallel", "2"],
         ["cmake", "--install", str(build), "--prefix", str(prefix)],
-        ["cmake", "-S", str(mine), "-B", str(mine / "build"), f"-DCMAKE_PREFIX_PATH={prefix}"],
+        ["cmake", "-S", str(mine), "-B", str(mine / "build"), f"-DCMAKE_PREFIX_PATH={prefix}", *settings],
         ["cmake", "--build", str(mine / "build")],
     ):
         subprocess.run(command, check=True, capture_output=True, env=tools)
@@ -215,7 +220,7 @@ def compiled_by_pkg_config(prefix, program):
 def test_a_c_program_gives_the_same_answer(deployed, tmp_path, shared):
     """Run on a raw image; of a static library, too, in a project of C alone."""
     _, path = deployed
-    prefix, mine = install(tmp_path, f"-DBUILD_SHARED_LIBS={shared}")
+    prefix, mine = install(tmp_path, f"-DBUILD_SHARED_LIBS={shared}", f"-DWITH_CXX={shared}")
     if shutil.which("pkg-config"):
         compiled_by_pkg_config(prefix, tmp_path / "by-pkg-config")
     assert (prefix / "include" / "ftbnn.h").exists()
@@ -236,12 +241,63 @@ def test_a_c_program_gives_the_same_answer(deployed, tmp_path, shared):
     assert "not a .ftbnn file" in wrong.stderr
     if shared == "OFF":
         return
+    in_cxx(mine / "build" / "classify_cc", path, tmp_path / "image.raw", load(path).top(image[:, :, None], 3)[0])
+    by_functions(next(prefix.glob("lib*/libftbnn.so")), path, image)
     from_memory(next(prefix.glob("lib*/libftbnn.so")), path.read_bytes())
     for threads, batch in ((1, 1), (1, 4), (2, 1), (2, 5)):
         command = [str(mine / "build" / "steady"), str(path), str(threads), str(batch)]
         allocations = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         # A thread that gets its first task late makes its own few buffers then.
         assert allocations <= 8 * (threads - 1), f"{allocations} in 200 calls, {threads} threads, batches of {batch}"
+
+
+def in_cxx(program, path, image, expected):
+    """The example in C++: contexts on threads of its own, the best classes, a profile."""
+    words = [str(program), str(path), *[str(image)] * 4, __file__]
+    *answers, wrong = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert len(set(answers)) == 1
+    found = answers[0].split()
+    assert found[::3] == [str(guess.index) for guess in expected]
+    assert [float(share) for share in found[2::3]] == pytest.approx([guess.share for guess in expected], abs=1e-5)
+    assert "not height x width x channels bytes" in wrong
+    profile = subprocess.run([str(program), str(path), "--profile"], check=True, capture_output=True, text=True).stdout
+    assert len(profile.splitlines()) == len(load(path).operators()) + 1
+    assert "bconv stage1.0.conv" in profile
+
+
+class Guess(ctypes.Structure):
+    _fields_ = (("index", ctypes.c_int32), ("share", ctypes.c_float))
+
+
+def by_functions(library, path, image):
+    """Contexts give the model's bits; mistakes have their codes."""
+    lib = ctypes.CDLL(str(library))
+    for function in ("ftbnn_load", "ftbnn_context_new"):
+        getattr(lib, function).restype = ctypes.c_void_p
+    lib.ftbnn_error.restype = ctypes.c_char_p
+    assert lib.ftbnn_error_code() == 0
+    assert not lib.ftbnn_load(b"/nothing/here", 1)
+    assert lib.ftbnn_error_code() == 2
+    assert not lib.ftbnn_load(__file__.encode(), 1)
+    assert lib.ftbnn_error_code() == 3
+    model = ctypes.c_void_p(lib.ftbnn_load(str(path).encode(), 1))
+    context = ctypes.c_void_p(lib.ftbnn_context_new(model))
+    pixels, scores = image.tobytes(), [(ctypes.c_float * 10)() for _ in range(2)]
+    assert lib.ftbnn_run_u8(model, pixels, 1, scores[0]) == 0
+    assert lib.ftbnn_context_run_u8(context, pixels, 1, scores[1]) == 0
+    assert bytes(scores[0]) == bytes(scores[1])
+    assert lib.ftbnn_context_run_u8(context, pixels, 0, scores[1]) == 1
+    assert lib.ftbnn_context_run_u8(None, pixels, 1, scores[1]) == 1
+    guesses = (Guess * 10)()
+    assert lib.ftbnn_top((ctypes.c_float * 4)(1, 3, 3, 2), 4, guesses, 4) == 0
+    assert [guess.index for guess in guesses[:4]] == [1, 2, 3, 0]
+    assert sum(guess.share for guess in guesses[:4]) == pytest.approx(1)
+    for wrong in (0, 5):
+        assert lib.ftbnn_top((ctypes.c_float * 4)(), 4, guesses, wrong) == 1
+    assert lib.ftbnn_top((ctypes.c_float * 2)(float("nan")), 2, guesses, 1) == 1
+    assert b"not finite" in lib.ftbnn_error()
+    lib.ftbnn_context_free(context)
+    lib.ftbnn_free(model)
 
 
 def from_memory(library, data):

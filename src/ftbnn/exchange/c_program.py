@@ -9,7 +9,7 @@ from ftbnn.exchange.c_cost import Operations, operations_of
 from ftbnn.exchange.c_fold import Limits, limits_of, pixel_limits
 from ftbnn.exchange.c_forms import Code, Step, steps_of
 from ftbnn.exchange.c_memory import Buffer, lead, place
-from ftbnn.packing.graph import OPERATORS, BConv, Fused, Graph, Operator, Value
+from ftbnn.packing.graph import BConv, Fused, Graph, Operator, Value
 from ftbnn.text import line
 
 UNIT = 64  # bits: codes start at a multiple, whatever the words
@@ -22,7 +22,7 @@ class Program:
 
     def __init__(self, graph: Graph, scale: Floats, shift: Floats) -> None:
         for operator in graph.operators:
-            _check(operator)
+            _check_sums(operator)
         self.graph, self.scale, self.shift = graph, scale, shift
         self.constants = Constants()
         self.image, *self.steps = steps_of(graph)
@@ -57,11 +57,9 @@ class Program:
         return sum((self.operations(step) for step in self.steps), self.operations(self.image))
 
 
-def _check(operator: Operator) -> None:
-    path = line(operator.path) or "the network"
-    if type(operator) not in OPERATORS:
-        raise UserError(f"cannot write {path} as C: there is no {operator.title} operator in C")
+def _check_sums(operator: Operator) -> None:
     if isinstance(operator, BConv) and max(part[0].size for part in operator.positive) >= MOST_PRODUCTS:
+        path = line(operator.path)
         raise UserError(f"cannot write {path} as C: its sums have 2^24 products or more, which float32 cannot count")
 
 

@@ -3,12 +3,12 @@
 import operator
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from ftbnn.text import counted, line
 from ftbnn.zoo import resolve
 
 Images = NDArray[Any] | Image.Image | Sequence[NDArray[Any] | Image.Image]
+Layout = Literal["NCHW", "NHWC"]
 Given = str | os.PathLike[str] | bytes | bytearray | memoryview | BytesIO
 MOST_FILE_BYTES = 2**31  # docs/format.md
 MOST_THREADS = 1024
@@ -111,7 +112,7 @@ class Model:
         if given is None:
             _check_file(name)
         with naming(name):
-            self._engine = _native.Engine(given if given is not None else name, count, **settings)
+            self._open: _native.Engine | None = _native.Engine(given if given is not None else name, count, **settings)
         self._made_of = (given if given is not None else str(Path(name).absolute()), count, settings)
         self.name: str = self._engine.name
         self.input_shape: tuple[int, int, int] = self._engine.input_shape
@@ -128,14 +129,30 @@ class Model:
         outputs, threads = counted(int(np.prod(self.output_shape)), "output"), counted(self.threads, "thread")
         return f"Model({line(self.name)!r}, input {shape}, {outputs}, {self.isa}, {threads})"
 
+    @property
+    def _engine(self) -> _native.Engine:
+        if self._open is None:
+            raise UserError("this model is closed; load it again")
+        return self._open
+
+    def close(self) -> None:
+        """Gives memory and threads back, once calls under way are done; a `with` block does so at its end."""
+        self._open = None
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __reduce__(self) -> Any:
         """Another process loads the same file or bytes."""
         return _load_again, self._made_of
 
-    def top(self, images: Images, k: int = 5) -> list[list[Guess]]:
+    def top(self, images: Images, k: int = 5, *, layout: Layout | None = None) -> list[list[Guess]]:
         """The `k` likeliest classes of each image, best first."""
         k = _whole("k", k)
-        scores = self(images)
+        scores = self(images, layout=layout)
         if not np.isfinite(scores).all():
             raise UserError("the network's scores are not finite: its weights are too large")
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -144,13 +161,20 @@ class Model:
         names = self.class_names or [str(number) for number in range(scores.shape[1])]
         return [[Guess(names[i], int(i), float(row[i])) for i in best] for row, best in zip(shares, order, strict=True)]
 
-    def __call__(self, images: Images) -> NDArray[np.float32]:
+    def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Images]) -> list[NDArray[np.float32]]:
+        """As ONNX Runtime's sessions have it: `model.run(None, {"input": x})[0]` is `model(x)`; any name will do."""
+        if len(feeds) != 1 or (outputs is not None and len(outputs) != 1):
+            raise UserError(f"the network has one input and one output, not {list(feeds)} and {outputs}")
+        return [self(next(iter(feeds.values())))]
+
+    def __call__(self, images: Images, *, layout: Layout | None = None) -> NDArray[np.float32]:
         """Scores (N, outputs).
 
         Takes float32 (N, C, H, W), normalised already and of the network's size; or 8-bit images of any size, (H, W, C)
         or (H, W), of PIL, a batch (N, H, W, C) or a list of them, which are resized and normalised as the file says.
+        So floats have their channels first and bytes last, unless `layout` says "NHWC" or "NCHW" of either.
         """
-        batch = self._batch(images)
+        batch = self._batch(_as_usual(images, layout))
         out = np.empty((len(batch), int(np.prod(self.output_shape))), np.float32)
         if batch.dtype == np.uint8:
             self._engine.run_u8(batch, out)
@@ -215,6 +239,21 @@ class Model:
                 return image
             picture = picture_of(image)
         return centre_view(picture, channels=channels, size=(height, width), side=self.resize)
+
+
+def _as_usual(images: Any, layout: str | None) -> Any:
+    """Arrays of the said layout in the one that they have where nothing is said."""
+    if layout not in (None, "NCHW", "NHWC"):
+        raise UserError(f"layout is 'NCHW' or 'NHWC', not {layout!r}")
+    if layout is None or isinstance(images, Image.Image):
+        return images
+    if isinstance(images, (list, tuple)):
+        return [_as_usual(image, layout) for image in images]
+    array = np.asarray(images)
+    usual = "NCHW" if array.dtype == np.float32 else "NHWC"
+    if layout == usual or array.ndim < 3:
+        return array
+    return np.moveaxis(array, -1, -3) if usual == "NCHW" else np.moveaxis(array, -3, -1)
 
 
 def load(

@@ -86,7 +86,7 @@ def _format(path: Path, said: str | None) -> str:
     ending = path.suffix[1:] if path.suffix[1:] in FORMATS else None
     chosen = said or ending or FORMATS[0]
     if chosen not in FORMATS:
-        raise unknown("format", chosen, FORMATS)
+        raise unknown("format", chosen, FORMATS, hint="C is written by export_c")
     if ending not in (None, chosen):
         raise UserError(f"{path} would hold {chosen}; call it .{chosen}, or give the format {ending}")
     return chosen

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from c_graphs import random_file
 from export_networks import build_small, randomise, small_networks
 
+import ftbnn
 from ftbnn import zoo
 from ftbnn.cli.main import main
 from ftbnn.errors import UserError
@@ -231,3 +233,26 @@ def test_mistakes_are_one_line(argv, message, tmp_path, monkeypatch, capsys):
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert message in err
+
+
+@needs_gcc
+def test_networks_in_python_are_exported_too(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 3))
+    made = ftbnn.export_c(network, tmp_path, image_size=(1, 8, 8), mean=0.5, std=0.25)
+    assert made.footprint.binary_operations == 0
+    check(compile_check(tmp_path))
+    with pytest.raises(UserError, match="export_c"):
+        ftbnn.export(network, tmp_path / "x", image_size=(1, 8, 8), mean=0.5, std=0.25, format="c")
+
+
+@needs_gcc
+def test_a_wrong_bit_is_noticed(tmp_path):
+    export_c(zoo.resolve("zoo:digits-small"), tmp_path)
+    source = (tmp_path / "model.c").read_text()
+    before = re.search(r"FTBNN_HALF\(0x([0-9a-f])", source)
+    (tmp_path / "model.c").write_text(
+        source[: before.start(1)] + f"{int(before[1], 16) ^ 7:x}" + source[before.end(1) :]
+    )
+    found = subprocess.run([compile_check(tmp_path)], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert "scores differ" in found.stdout
