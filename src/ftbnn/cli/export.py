@@ -1,4 +1,4 @@
-"""export: turn a trained network into one .ftbnn file (or ONNX)."""
+"""export: turn a trained network into one .ftbnn file (or ONNX, or QONNX)."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ SUFFIXES = (".ftbnn", ".onnx")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file")
+    parser.add_argument("checkpoint", type=Path, help="a run (its best epoch), a checkpoint; of qonnx also a file")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: the run's name with .ftbnn or .onnx")
     parser.add_argument("--zoo", metavar="NAME", help="evaluate both and write NAME.ftbnn and its card into the zoo")
     parser.add_argument("--zoo-dir", type=Path, metavar="DIR", help="another folder for --zoo than the package's")
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--about", metavar="TEXT", help="a sentence for the card of --zoo, as where the photos are from"
     )
-    parser.add_argument("--format", choices=("ftbnn", "onnx"), default="ftbnn", help="default: ftbnn")
+    parser.add_argument("--format", choices=("ftbnn", "onnx", "qonnx"), default="ftbnn", help="default: ftbnn")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -31,9 +31,13 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.zoo_dir or args.data_dir or args.about:
         raise UserError("--zoo-dir, --data-dir and --about are of --zoo; leave them out")
-    out = args.out or default_name(args.checkpoint, args.format)
+    ending = "onnx" if args.format == "qonnx" else args.format
+    out = args.out or default_name(args.checkpoint, ending)
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
+    if args.format == "qonnx":
+        _exchange(args, out if out.suffix == ".onnx" else out.with_name(f"{out.name}.onnx"))
+        return
     if out.suffix in SUFFIXES and out.suffix != f".{args.format}":
         raise UserError(f"{out} would hold {args.format}; give --format {out.suffix[1:]}, or another name")
     if out.suffix not in SUFFIXES:
@@ -52,6 +56,20 @@ def run(args: argparse.Namespace) -> None:
         print("not checked: ONNX Runtime is not installed (pip install onnxruntime)")
     else:
         print(f"checked in ONNX Runtime: median error {made.median_error:.1e}")
+
+
+def _exchange(args: argparse.Namespace, out: Path) -> None:
+    from ftbnn.workflows.deploy import export_as_qonnx
+
+    made = export_as_qonnx(args.checkpoint, out)
+    if args.json:
+        print_json(vars(made) | {"path": str(made.path)})
+        return
+    print(f"{line(str(out), 200)}: {size(made.size_bytes)} in {made.nodes} nodes")
+    print(
+        f"its nodes and the engine on {made.samples} samples: same best class for {made.same_class:.1%}, "
+        f"median error {made.median_error:.1e}"
+    )
 
 
 def _ship(args: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.transforms import normalise
 from ftbnn.errors import UserError, unknown
+from ftbnn.exchange.qonnx_export import QonnxReport, export_qonnx
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
 from ftbnn.runtime import Model
@@ -63,6 +65,16 @@ def export(
         what = load_run(what)
     known = said.spec(spec or what.spec, f"{what.name} was trained on data of your own: give their spec")
     return write_file(what.network, path, name or what.name, known, format)
+
+
+def export_as_qonnx(what: Run | str | Path, path: str | Path) -> QonnxReport:
+    """Writes a run, a checkpoint, a .ftbnn file or `zoo:NAME` as QONNX, once its nodes have given the engine's answers."""
+    if isinstance(what, str | Path) and (Path(what).suffix == ".ftbnn" or str(what).startswith("zoo:")):
+        return export_qonnx(Path(resolve(str(what))), path)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "network.ftbnn"
+        export(what, file)
+        return export_qonnx(file, path)
 
 
 def _format(path: Path, said: str | None) -> str:
