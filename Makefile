@@ -78,7 +78,7 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "== installing ftbnn with its tools into $(VENV) (the first time takes a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  -C cmake.define.FTBNN_TESTS=ON -e '.[train,experiments,dev]'
+	  -C cmake.define.FTBNN_TESTS=ON -e '.[train,experiments,exchange,dev]'
 	@touch $@
 
 clean:  ## remove what the build made (.venv, build, caches)

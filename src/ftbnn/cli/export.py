@@ -1,4 +1,4 @@
-"""export: turn a trained network into one .ftbnn file (or ONNX, or plain C)."""
+"""export: turn a trained network into one .ftbnn file (or ONNX, QONNX, or plain C)."""
 
 import argparse
 from pathlib import Path
@@ -12,7 +12,7 @@ SUFFIXES = (".ftbnn", ".onnx")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint file; for C also a .ftbnn file"
+        "checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint; for C and QONNX also a .ftbnn file"
     )
     parser.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="default: the run's name with .ftbnn or .onnx; for C a folder"
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--about", metavar="TEXT", help="a sentence for the card of --zoo, as where the photos are from"
     )
-    parser.add_argument("--format", choices=("ftbnn", "onnx", "c"), default="ftbnn", help="default: ftbnn")
+    parser.add_argument("--format", choices=("ftbnn", "onnx", "qonnx", "c"), default="ftbnn", help="default: ftbnn")
     parser.add_argument("--name", default="model", help="of --format c: its files and functions are called so")
 
 
@@ -39,9 +39,13 @@ def run(args: argparse.Namespace) -> None:
     if args.format == "c":
         _write_c(args)
         return
-    out = args.out or default_name(args.checkpoint, args.format)
+    ending = "onnx" if args.format == "qonnx" else args.format
+    out = args.out or default_name(args.checkpoint, ending)
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
+    if args.format == "qonnx":
+        _exchange(args, out if out.suffix == ".onnx" else out.with_name(f"{out.name}.onnx"))
+        return
     if out.suffix in SUFFIXES and out.suffix != f".{args.format}":
         raise UserError(f"{out} would hold {args.format}; give --format {out.suffix[1:]}, or another name")
     if out.suffix not in SUFFIXES:
@@ -78,6 +82,20 @@ def _write_c(args: argparse.Namespace) -> None:
     )
     print(f"an image: {took.binary_operations:,} binary products, {took.float_operations:,} float operations remain")
     print(f"main.c checks itself on {counted(made.images, 'image')} (CMakeLists.txt builds it)")
+
+
+def _exchange(args: argparse.Namespace, out: Path) -> None:
+    from ftbnn.workflows.deploy import export_as_qonnx
+
+    made = export_as_qonnx(args.checkpoint, out)
+    if args.json:
+        print_json(vars(made) | {"path": str(made.path)})
+        return
+    print(f"{line(str(out), 200)}: {size(made.size_bytes)} in {made.nodes} nodes")
+    print(
+        f"its nodes and the engine on {made.samples} samples: same best class for {made.same_class:.1%}, "
+        f"median error {made.median_error:.1e}"
+    )
 
 
 def _ship(args: argparse.Namespace) -> None:

@@ -41,6 +41,7 @@ class Feature:
     domain: Domain = field(default_factory=Domain)
     elements: Array | None = None
     functions: tuple[Function, ...] = ()
+    mover: Node | None = None  # what put the elements where they are
     pads: Pads = NO_PADS
     fill: Array | None = None
 
@@ -87,13 +88,14 @@ class Writer:
         """The feature with its elements in another order or shape."""
         if feature.pads != NO_PADS:
             raise ImportRefused(node, "it moves what was padded; only a convolution can read that")
-        return replace(feature, shape=tuple(elements.shape), elements=elements)
+        return replace(feature, shape=tuple(elements.shape), elements=elements, mover=node)
 
     def settled(self, node: Node, feature: Feature) -> Feature:
         """The same with its elements in the order of a value: channels, rows, columns."""
         if feature.elements is None:
             return feature
         shape, numbers, value = feature.shape, feature.elements, feature.value
+        node = feature.mover or node
         dims = dims_of(node, shape)
         if dims == (value.channels, value.height, value.width) and _is_in_order(numbers.ravel(), value.size):
             return replace(feature, elements=None)

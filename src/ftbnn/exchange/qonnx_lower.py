@@ -82,10 +82,8 @@ class _Lowering:
         readers = self.readers[self.model.input]
         if len(readers) != 1 or readers[0].op != "Transpose":
             return plain
-        perm = tuple(readers[0].get("perm", []))
-        if len(perm) != len(shape) + 1 or perm[0] != 0 or sorted(perm[1:]) != list(range(1, len(shape) + 1)):
-            return plain
-        return tuple(axis - 1 for axis in perm[1:])
+        last = len(shape)
+        return (last - 1, *plain[:-1]) if readers[0].get("perm", []) == [0, last, *range(1, last)] else plain
 
     def _lower(self, node: Node) -> None:
         operands = [self.known[name] for name in node.inputs]

@@ -52,7 +52,7 @@ class ImportRefused(UserError):
 
     def __init__(self, node: Node | None, reason: str) -> None:
         where = "the network" if node is None else node.label
-        super().__init__(f"cannot import {where}: {reason}")
+        super().__init__(f"cannot import {where}: {line(reason, 300)}")
 
 
 @dataclass(frozen=True)

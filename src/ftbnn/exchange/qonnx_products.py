@@ -111,11 +111,13 @@ def _binary(writer: Writer, feature: Feature, product: Product, unit: Array, who
     middle = (levels[0] + levels[-1]) / 2
     direction = slope(feature.functions[: feature.cut], channels)
     assert direction is not None
+    rows = writer.thresholds(node, feature, (low, high)) * np.ones((channels, 1), np.float32)
+    if (direction < 0).all():  # counted from the other end
+        levels, rows, direction = levels[::-1], rows[:, ::-1], -direction
     zero_one = middle != fill
     if zero_one and (direction < 0).any():
         return _binary(writer, writer.rising(node, feature), product, unit, whole)
     flips = np.where(direction < 0, -1.0, 1.0)
-    rows = writer.thresholds(node, feature, (low, high)) * np.ones((channels, 1), np.float32)
     jumps = np.diff(levels)
     # (factor, thresholds): what is the same inside the image comes last, as the code that every number has.
     parts = [(jump if zero_one else jump / 2, rows[:, k]) for k, jump in enumerate(jumps) if jump]

@@ -194,7 +194,7 @@ def _encoded(kind: str, message: Message) -> Iterator[bytes]:
     assert not stray, f"{kind} has no {stray}"
     for number, (name, what) in SCHEMA[kind].items():
         given = message.get(name)
-        if given is None or (isinstance(given, list | str | bytes) and not given):
+        if given is None or (not isinstance(given, dict) and not given):
             continue
         base = what.removesuffix("[]")
         for item in given if what.endswith("[]") else [given]:

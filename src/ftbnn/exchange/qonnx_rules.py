@@ -253,8 +253,8 @@ def _conv(call: Call) -> Feature:
     if x.pads != NO_PADS and any(before + after) and x.fill is not None and x.fill.any():
         raise call.refuse("it pads with 0 what was padded with another number")
     padding = [own + earlier for own, earlier in zip(before, inner, strict=True)]
-    one = [1] * (2 - len(sides))
-    window = Window(*(_pair(one + part) for part in (kernel, stride)), padding=_pair([0] * len(one) + padding))
+    window = _window_of(kernel, stride, padding)
+    weight = weight.reshape(*weight.shape[:2], *window.kernel)
     dims = dims_of(node, (len(weight), *out))
     value_sides = (x.value.height, x.value.width)
     reaches = any(
@@ -268,8 +268,10 @@ def _conv(call: Call) -> Feature:
     return made if bias is None else call.function(made, "Add", bias.reshape(-1, *[1] * len(sides)))
 
 
-def _pair(numbers: list[int]) -> tuple[int, int]:
-    return numbers[0], numbers[1]
+def _window_of(kernel: list[int], stride: list[int], padding: list[int]) -> Window:
+    """Of two sides, or of one: then the height is 1."""
+    (high, wide), (down, across), (top, left) = ([*first, *part][-2:] for first, part in (([1], kernel), ([1], stride), ([0], padding)))
+    return Window((high, wide), (down, across), (top, left))
 
 
 def _stuffed(call: Call, weight: Array, dilation: list[int]) -> tuple[Array, list[int]]:
@@ -337,6 +339,8 @@ def _pool_max(call: Call, x: Feature, kernel: list[int]) -> Feature:
         raise call.refuse("it reads what was padded; only a convolution can")
     window, shape, _ = _window(call, x, kernel)
     x = writer.stepwise(node, x)
+    if not writer.is_stepped(x) and not x.domain.is_whole:
+        x = writer.grounded(node, x)  # so that it is the end of the operator before, which can pool too
     direction = slope(x.functions, x.value.channels)
     if direction is None:
         x = writer.grounded(node, x)
@@ -358,8 +362,7 @@ def _window(call: Call, x: Feature, kernel: list[int]) -> tuple[Window, tuple[in
         raise call.refuse(f"it has the dilation {dilation}")
     if max(*kernel, *stride) > LARGEST_WINDOW or any(a >= b for a, b in zip(before, kernel, strict=True)):
         raise call.refuse(f"its window {kernel} is larger than {LARGEST_WINDOW}, or not larger than its padding")
-    one = [1] * (2 - len(sides))
-    window = Window(*(_pair(one + part) for part in (kernel, stride)), padding=_pair([0] * len(one) + before))
+    window = _window_of(kernel, stride, before)
     reaches = any(
         pad > 0 or (count - 1) * step + size > side
         for pad, count, step, size, side in zip(before, out, stride, kernel, sides, strict=True)

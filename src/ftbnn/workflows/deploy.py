@@ -1,6 +1,7 @@
 """From a run or a network to a file, and how good it is: training, packing and runtime put together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +20,7 @@ from ftbnn.data.transforms import normalise
 from ftbnn.errors import UserError, unknown
 from ftbnn.exchange.c_export import WrittenC
 from ftbnn.exchange.c_export import export_c as write_c
+from ftbnn.exchange.qonnx_export import QonnxReport, export_qonnx
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
 from ftbnn.runtime import Model
@@ -73,12 +75,26 @@ def export_c(what: nn.Module | Run | str | Path, folder: str | Path, *, name: st
 
     `images` is what `export` must be told of a network that is no run's.
     """
+    with _packed(what, **images) as file:
+        return write_c(file, Path(folder), name)
+
+
+def export_as_qonnx(what: nn.Module | Run | str | Path, path: str | Path, **images: Any) -> QonnxReport:
+    """Writes the same as QONNX, once its nodes have given the engine's answers."""
+    with _packed(what, **images) as file:
+        return export_qonnx(file, path)
+
+
+@contextmanager
+def _packed(what: nn.Module | Run | str | Path, **images: Any) -> Iterator[Path]:
+    """The .ftbnn file that is meant, or one that `export` writes for as long as it is needed."""
     if isinstance(what, str | Path) and (file := resolve(what)).suffix == ".ftbnn":
-        return write_c(file, Path(folder), name)
-    with TemporaryDirectory() as temporary:
-        file = Path(temporary) / "network.ftbnn"
+        yield file
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "network.ftbnn"
         export(what, file, **images)
-        return write_c(file, Path(folder), name)
+        yield file
 
 
 def _format(path: Path, said: str | None) -> str:
