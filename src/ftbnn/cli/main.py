@@ -18,6 +18,7 @@ from ftbnn.cli import (
     export,
     info,
     inspect,
+    methods,
     models,
     predict,
     report,
@@ -31,6 +32,7 @@ from ftbnn.text import line
 VERBS = {
     "info": info,
     "models": models,
+    "methods": methods,
     "budget": budget,
     "design": design,
     "data": data,
