@@ -30,7 +30,7 @@ class WeightBases(Signs):
     def _codes(self, weight: Tensor) -> Iterator[Tensor]:
         fixed = weight.detach()
         mean, deviation = fixed.mean(), fixed.std(correction=0)
-        for u in torch.linspace(-1, 1, self.count).tolist() if self.count > 1 else [0.0]:
+        for u in [2 * m / (self.count - 1) - 1 for m in range(self.count)] if self.count > 1 else [0.0]:
             yield sign(weight + (u * deviation - mean), rule=self.rule)
 
     def _factors(self, weight: Tensor, codes: list[Tensor]) -> Tensor:
