@@ -1,6 +1,7 @@
 """methods: how networks become binary, one row each: bits, what is special, what a file needs, published accuracy."""
 
 import argparse
+from typing import Any
 
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.text import table
@@ -18,7 +19,7 @@ def run(args: argparse.Namespace) -> None:
     rows = {name: row for name, row in METHODS.items() if args.filter in name}
     if not rows:
         raise unknown("method", args.filter, METHODS)
-    facts = [
+    facts: list[dict[str, Any]] = [
         {
             "name": name,
             "about": row.about,

@@ -1,4 +1,4 @@
-"""Table 1: the naive recipe against multi-step training with a teacher, and the methods that the paper compares with."""
+"""Table 1: the naive recipe against multi-step training with a teacher, and the methods it is compared with."""
 
 from collections.abc import Sequence
 from statistics import fmean

@@ -66,7 +66,9 @@ REGISTRY: dict[str, Entry] = {
     "bireal34": Entry(
         partial(FTBNN, layers=34, method="scaled"), "Bi-Real Net 34: scaling factors, no non-linear modules"
     ),
-    "vgg-small": Entry(VGGSmall, "VGG-small of the CIFAR literature, six convolutions", 32, classes=10, has_stems=False),
+    "vgg-small": Entry(
+        VGGSmall, "VGG-small of the CIFAR literature, six convolutions", 32, classes=10, has_stems=False
+    ),
     "resnet20": Entry(ResNet20, "ResNet-20 of the CIFAR literature, 16-32-64", 32, classes=10, has_stems=False),
     "resnet18": _real(18),
     "resnet34": _real(34),

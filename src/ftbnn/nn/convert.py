@@ -73,10 +73,8 @@ def _obstacle(path: str, conv: nn.Conv2d, keep: Sequence[str], *, is_first: bool
     if is_first:
         return "it reads the image"
     half = tuple(size // 2 for size in conv.kernel_size)
-    if conv.dilation != (1, 1):
-        return f"it has dilation {conv.dilation}"
-    if len(set(conv.kernel_size)) > 1 or len(set(conv.stride)) > 1:
-        return "its kernel or stride is not square"
+    if conv.dilation != (1, 1) or len(set(conv.kernel_size)) > 1 or len(set(conv.stride)) > 1:
+        return "it has dilation, or a kernel or stride that is not square"
     if conv.padding != half or conv.padding_mode != "zeros":
         return f"its padding is {conv.padding} ({conv.padding_mode}), not half its kernel in zeros"
     return ""

@@ -27,8 +27,8 @@ from ftbnn.nn import (
     PurifiedStem,
     Sign,
     method_named,
-    settle,
     set_progress,
+    settle,
     sign,
     use_backend,
 )

@@ -37,7 +37,8 @@ class WeightBases(Signs):
         columns = torch.stack([code.detach().flatten() for code in codes], 1)
         square = columns.T @ columns / len(columns)
         square = square + RIDGE * torch.eye(self.count, dtype=square.dtype, device=square.device)
-        return torch.linalg.solve(square, columns.T @ weight.detach().flatten() / len(columns))
+        found: Tensor = torch.linalg.solve(square, columns.T @ weight.detach().flatten() / len(columns))
+        return found
 
     def forward(self, weight: Tensor) -> Tensor:
         if not self.is_binary:
