@@ -1,7 +1,7 @@
 """The methods of the paper's tables 1 and 4 (right), each trained with one recipe at equal width: a part of table 1.
 
-The paper quotes what authors printed, at their own width, epochs and recipe. Here every method keeps the network's shape
-and brings its layers (docs/methods.md); with its own recipe it may do better.
+The paper quotes what authors printed, at their own width, epochs and recipe. Here every method keeps the network's
+shape and brings its layers (docs/methods.md); with its own recipe it may do better.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ftbnn.models import build
 from ftbnn.models.skeleton import skeleton
 from ftbnn.nn import method_named, stem_for
 
-# ImageNet top-1 of ResNet-18 as the FTBNN paper prints it, and what it notes: KD teacher, GA gradient, MS steps, scaling.
+# ImageNet top-1 of ResNet-18 as the FTBNN paper prints it, and what it notes: KD teacher, GA gradient, MS steps.
 PRINTED: dict[str, tuple[float | None, str]] = {
     "ftbnn": (60.2, ""),
     "bnn": (42.2, ""),
