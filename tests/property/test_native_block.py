@@ -6,13 +6,13 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from ftbnn.nn.methods.irnet import StandardisedSigns
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from ftbnn import _native
 from ftbnn.nn import BConv, FPReLU, MeanScaledSigns, Polynomial, Sign, Signs, Tanh, Window, use_backend
-from ftbnn.nn.methods.irnet import StandardisedSigns
 from ftbnn.nn.methods.reactnet import RPReLU
 from ftbnn.nn.native import Block
 from ftbnn.nn.native.block import BLOCK

@@ -19,6 +19,7 @@ from ftbnn.cli import (
     import_,
     info,
     inspect,
+    methods,
     models,
     predict,
     report,
@@ -32,6 +33,7 @@ from ftbnn.text import line
 VERBS = {
     "info": info,
     "models": models,
+    "methods": methods,
     "budget": budget,
     "design": design,
     "data": data,

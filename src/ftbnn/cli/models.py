@@ -1,4 +1,4 @@
-"""models: the networks that can be built by name, the methods that make them binary, and the trained ones that ship."""
+"""models: the networks that can be built by name, and the trained ones that ship."""
 
 import argparse
 
@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> None:
         return
     require_torch("ftbnn models")
     from ftbnn.errors import unknown
-    from ftbnn.models import METHODS, REGISTRY
+    from ftbnn.models import REGISTRY
 
     entries = {name: entry for name, entry in REGISTRY.items() if args.filter in name}
     if not entries:
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> None:
         )
         return
     print(table(["name", "what it is"], [[name, entry.about] for name, entry in entries.items()]))
-    print("\nAny derived network: ftbnn-dDEPTH-gGROUPS-vWIDTH, DEPTH 18, 34 or 44. Your own: FILE.py:FACTORY.\n")
-    print(table(["--method", "how a network is made binary"], [[name, row.about] for name, row in METHODS.items()]))
+    print("\nAny derived network: ftbnn-dDEPTH-gGROUPS-vWIDTH, DEPTH 18, 34 or 44. Your own: FILE.py:FACTORY.")
+    print("`ftbnn methods` lists how they are made binary: --method NAME.")
 
 
 def _run_zoo(args: argparse.Namespace) -> None:

@@ -1,7 +1,6 @@
 """train: train a network with a recipe into a run directory."""
 
 import argparse
-import ast
 import os
 import sys
 from pathlib import Path
@@ -9,13 +8,6 @@ from pathlib import Path
 from ftbnn.cli.output import print_json, require_torch
 from ftbnn.errors import UserError
 from ftbnn.text import line
-
-
-def _methods() -> list[str]:
-    """The names in the table of methods, which is literal: read, as importing it would import PyTorch."""
-    text = (Path(__file__).parents[1] / "nn" / "methods" / "__init__.py").read_text()
-    tables = [node.value for node in ast.parse(text).body if isinstance(node, ast.AnnAssign)]
-    return [ast.literal_eval(key) for table in tables if isinstance(table, ast.Dict) for key in table.keys if key]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's; 16 for digits)")
     parser.add_argument(
         "--method",
-        help=f"how it is made binary: {', '.join(_methods())} (default: the model's; see `ftbnn models`)",
+        help="how it is made binary, as irnet or abc(3,3); `ftbnn methods` lists them (default: the model's)",
     )
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
     parser.add_argument("--stem-bits", type=int, metavar="8|16", help="round the stem's weights (default: float32)")

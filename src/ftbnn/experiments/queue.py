@@ -74,6 +74,7 @@ class Job:
     family: str = "naive"  # of recipes; the data set chooses its size
     settings: dict[str, str] = field(default_factory=dict)
     teacher: str = ""  # the name of another job, which must stand before this one
+    method: str | None = None  # that makes the model binary, if not its own
 
     @property
     def name(self) -> str:
@@ -145,6 +146,7 @@ class Queue:
             settings={"epochs": str(self.request.epochs), **self.request.settings, **job.settings},
             out=self.request.out / "runs" / job.name,
             width=job.width,
+            method=job.method,
         )
 
     def _finished(self) -> dict[str, Record]:

@@ -11,7 +11,9 @@ from ftbnn.errors import UserError, unknown
 from ftbnn.models.baseline import FTBNN
 from ftbnn.models.derived import DerivedFTBNN
 from ftbnn.models.resnet import ResNet
+from ftbnn.models.resnet20 import ResNet20
 from ftbnn.models.toy import ToyNet
+from ftbnn.models.vgg import VGGSmall
 from ftbnn.nn import Method, StemName, method_named, settle
 
 
@@ -64,6 +66,10 @@ REGISTRY: dict[str, Entry] = {
     "bireal34": Entry(
         partial(FTBNN, layers=34, method="scaled"), "Bi-Real Net 34: scaling factors, no non-linear modules"
     ),
+    "vgg-small": Entry(
+        VGGSmall, "VGG-small of the CIFAR literature, six convolutions", 32, classes=10, has_stems=False
+    ),
+    "resnet20": Entry(ResNet20, "ResNet-20 of the CIFAR literature, 16-32-64", 32, classes=10, has_stems=False),
     "resnet18": _real(18),
     "resnet34": _real(34),
     # The derived networks of table 4, left.

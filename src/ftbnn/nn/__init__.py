@@ -4,6 +4,7 @@ from ftbnn.nn.backend import Backend, backend, use_backend
 from ftbnn.nn.bconv import BConv
 from ftbnn.nn.binarizer import Binarizer, set_mode
 from ftbnn.nn.blocks import BasicBlock, Bridge, DuplicateReduction, ProjectionReduction
+from ftbnn.nn.convert import Binarized, binarize
 from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.layer import Layer, after_step, set_progress
 from ftbnn.nn.levels import Levels
@@ -24,6 +25,7 @@ __all__ = [
     "BConv",
     "Backend",
     "BasicBlock",
+    "Binarized",
     "Binarizer",
     "Bridge",
     "ChannelScale",
@@ -56,6 +58,7 @@ __all__ = [
     "activation",
     "after_step",
     "backend",
+    "binarize",
     "first_conv",
     "method_named",
     "set_mode",

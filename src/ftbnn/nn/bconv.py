@@ -216,8 +216,8 @@ class BConv(Layer):
         return self._one(codes, [self.signs(self.proxies(part)) for part in self.parts])
 
     def _one(self, codes: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        weight, tail = (*weights, None)[:2]
-        return convolve(codes, weight, tail, self.stride, self.padding, self.dilation, self.groups)
+        tail = weights[1] if len(weights) > 1 else None
+        return convolve(codes, weights[0], tail, self.stride, self.padding, self.dilation, self.groups)
 
     def _terms(self, x: Tensor) -> list[tuple[Any, Tensor, list[Tensor]]] | None:
         """(factors of the output channels, codes, weights of the parts) of each binary convolution, as deployment has
@@ -255,7 +255,7 @@ class BConv(Layer):
 
     def rounded_parameters(self) -> dict[nn.Parameter, int]:
         bits = self._bits()
-        return {weight: bits for weight in self._parameters_of_parts()} if 1 < bits < REAL else {}
+        return dict.fromkeys(self._parameters_of_parts(), bits) if 1 < bits < REAL else {}
 
     def weight_signs(self) -> Tensor | None:
         if not self.signs.is_binary:

@@ -11,7 +11,7 @@ from ftbnn.nn.methods import method_named
 from ftbnn.nn.native import Block, average, normalise, repeat
 
 
-class _Ordered(nn.Module):
+class Ordered(nn.Module):
     """The parts of a block, and its method's order of them."""
 
     def __init__(self, shape: Shape, *, act: Act, method: str | Method) -> None:
@@ -39,7 +39,7 @@ class _Ordered(nn.Module):
         return x
 
 
-class BasicBlock(_Ordered):
+class BasicBlock(Ordered):
     """Sign -> BConv -> BatchNorm, plus the real-valued input, then the non-linearity (paper, figure 1b)."""
 
     def __init__(
@@ -58,7 +58,7 @@ class BasicBlock(_Ordered):
         return self.run(x, shortcut=x)
 
 
-class ProjectionReduction(_Ordered):
+class ProjectionReduction(Ordered):
     """The baseline's reduction c -> 2c: a stride 2 BConv beside average pool -> real 1x1 conv -> BatchNorm."""
 
     def __init__(self, in_channels: int, *, act: Act, follows_relu: bool, method: str | Method = "ftbnn") -> None:
@@ -83,7 +83,7 @@ class ProjectionReduction(_Ordered):
         return normalise(conv(average(x, pool)), norm, None)
 
 
-class DuplicateReduction(_Ordered):
+class DuplicateReduction(Ordered):
     """The derived models' reduction c -> 2c: the input beside itself, then a stride 2 BConv and an average pool.
 
     No real-valued convolution. The BConv has max(groups, 2) groups (paper, appendix A, figure e).
@@ -102,7 +102,7 @@ class DuplicateReduction(_Ordered):
         return self.run(twice, shortcut=average(twice, self.shortcut))
 
 
-class Bridge(_Ordered):
+class Bridge(Ordered):
     """Widens the stem's channels to any number with one BConv and no shortcut (paper, appendix A, figure c).
 
     The input is repeated m = ceil(out / in) times, cut to `out_channels`, and convolved in m groups.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from torch import nn
 
@@ -51,7 +51,7 @@ class Shape:
     follows_relu: bool = False
 
     @property
-    def window(self) -> dict[str, int]:
+    def window(self) -> dict[str, Any]:
         return {"kernel_size": self.kernel, "stride": self.stride, "groups": self.groups}
 
     @property

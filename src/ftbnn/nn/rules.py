@@ -188,7 +188,7 @@ NO_RULE = Window(math.inf)  # the gradient passes as it is
 
 def _between(first: float, last: float, share: float) -> float:
     """From first to last, evenly in the logarithm."""
-    return first * (last / first) ** share
+    return float(first * (last / first) ** share)
 
 
 def rule_named(name: str, numbers: Sequence[float]) -> Rule:

@@ -76,7 +76,7 @@ class Signs(Binarizer):
             return scaled
         return codes * factor
 
-    def bases(self, weight: Tensor) -> list[Weighted] | None:
+    def bases(self, weight: Tensor) -> list[Weighted] | None:  # noqa: ARG002
         """Codes whose weighted sum is what the convolution multiplies with; None: its codes alone, scaled."""
         return None
 

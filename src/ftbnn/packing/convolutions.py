@@ -61,8 +61,8 @@ def _convolve(
     if x.code is None and is_ours and are_signs and (scale > 0).all():
         # Signs on real numbers: whole multiples of the channel's magnitude.
         end = Epilogue(shift=shift)
-        integers = tuple(np.sign(weight).astype(np.int8) for weight in weights)
-        made = RoundedConv(step.path, (value,), step.result(), end, **common, bits=8, integers=integers, unit=scale)
+        ones = tuple(np.sign(weight).astype(np.int8) for weight in weights)
+        made = RoundedConv(step.path, (value,), step.result(), end, **common, bits=8, integers=ones, unit=scale)
         return step.emit(made)
     if x.code is None:
         return step.emit(Conv(step.path, (value,), step.result(), Epilogue(shift=shift), **common, weights=weights))

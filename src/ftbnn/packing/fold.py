@@ -1,9 +1,9 @@
 """Fusion: BatchNorms, biases, shortcuts and non-linearities into the epilogue of the operator before them.
 
 act(scale * acc + shift + shortcut) + after: a step joins as long as it comes no earlier in this order than what is
-there; a shift may, for sums have no order, and so may a scale behind straight pieces, whose slopes it changes. Of a sum
-of convolutions each takes its part: a scale goes to all of them, a shortcut to the first that has none. What is done for
-signs alone, a shift or a BatchNorm, is the threshold of the binary convolution.
+there; a shift may, for sums have no order, and so may a scale behind straight pieces, whose slopes it changes. Of a
+sum of convolutions each takes its part: a scale goes to all of them, a shortcut to the first that has none. What is
+done for signs alone, a shift or a BatchNorm, is the threshold of the binary convolution.
 """
 
 from collections import Counter, defaultdict

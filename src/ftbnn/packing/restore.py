@@ -42,17 +42,24 @@ def restore(network: nn.Module, given: Graph, path: str | Path, images: Iterable
     modules = dict(network.named_modules())
     for mine, other in zip(own, others, strict=True):
         if mine.path != keeps:
-            paths = dict.fromkeys((mine.path, *mine.folded))
-            _take([modules[path] for path in paths if path in modules], other)
+            names = dict.fromkeys((mine.path, *mine.folded))
+            try:
+                _take([modules[name] for name in names if name in modules], other)
+            except RuntimeError as error:  # of shapes that are not the layer's
+                raise _not_taken(path, mine) from error
     for mine, other in zip(_learned(build_graph(network, example)), others, strict=True):
         if mine.path != keeps and not _equal(mine, other):
-            raise UserError(f"cannot go on from {path}: {mine.path} is not made of layers that take numbers back")
+            raise _not_taken(path, mine)
     for norm in filter(_learns, network.modules()):
         norm.lacks_statistics = True  # type: ignore[assignment]
     if first is not None:
         measure(network, chain([first], batches))
     network.train(was_training)
     return [name for name, _ in network.named_parameters() if name.rpartition(".")[0] == keeps]
+
+
+def _not_taken(path: str | Path, operator: Fused) -> UserError:
+    return UserError(f"cannot go on from {path}: {operator.path} is not made of layers that take numbers back")
 
 
 def _learned(graph: Graph) -> list[Fused]:

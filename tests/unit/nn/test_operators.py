@@ -27,8 +27,8 @@ from ftbnn.nn import (
     PurifiedStem,
     Sign,
     method_named,
-    settle,
     set_progress,
+    settle,
     sign,
     use_backend,
 )
@@ -39,7 +39,7 @@ from ftbnn.packing import build_graph
 OURS = ["ftbnn::sign", "ftbnn::sign", "ftbnn::bconv", "ftbnn::fprelu"]  # of a basic block: of inputs, of weights
 
 
-# Sums of codes are solved for, in operators that a compiler leaves to Python; functions of torch.func see sides as ours.
+# Sums of codes are solved for, in operators that a compiler leaves to Python; torch.func sees sides that are ours.
 COMPILED = [name for name in METHODS if name not in ("abc", "xnorpp-4", "real-to-bin")]
 TRANSFORMED = [n for n, row in METHODS.items() if row.conv is None and row.scale is None and row.order == "CB+A"]
 TRANSFORMED = [name for name in TRANSFORMED if name != "ttq"]

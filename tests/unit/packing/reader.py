@@ -145,7 +145,7 @@ def read(data):
     return file
 
 
-def read_operator(graph, values):
+def read_operator(graph, values):  # noqa: PLR0912, PLR0915 - a branch for each kind
     kind, path = KINDS[graph.take("B")], graph.text()
     inputs = [graph.take("I") for _ in range(graph.take("I"))]
     output = graph.take("I")

@@ -30,14 +30,15 @@ class WeightBases(Signs):
     def _codes(self, weight: Tensor) -> Iterator[Tensor]:
         fixed = weight.detach()
         mean, deviation = fixed.mean(), fixed.std(correction=0)
-        for u in torch.linspace(-1, 1, self.count).tolist() if self.count > 1 else [0.0]:
+        for u in [2 * m / (self.count - 1) - 1 for m in range(self.count)] if self.count > 1 else [0.0]:
             yield sign(weight + (u * deviation - mean), rule=self.rule)
 
     def _factors(self, weight: Tensor, codes: list[Tensor]) -> Tensor:
         columns = torch.stack([code.detach().flatten() for code in codes], 1)
         square = columns.T @ columns / len(columns)
         square = square + RIDGE * torch.eye(self.count, dtype=square.dtype, device=square.device)
-        return torch.linalg.solve(square, columns.T @ weight.detach().flatten() / len(columns))
+        found: Tensor = torch.linalg.solve(square, columns.T @ weight.detach().flatten() / len(columns))
+        return found
 
     def forward(self, weight: Tensor) -> Tensor:
         if not self.is_binary:

@@ -68,8 +68,8 @@ class CentredConv(BConv):
     input: CentredSign
     signs: CentredSigns
 
-    def __init__(self, *sizes: int, **settings: Any) -> None:
-        super().__init__(*sizes, input=CentredSign(), signs=CentredSigns(), **settings)
+    def __init__(self, in_channels: int, out_channels: int, **window: Any) -> None:
+        super().__init__(in_channels, out_channels, **window, input=CentredSign(), signs=CentredSigns())
 
     def _convolve(self, x: Tensor) -> Tensor:
         if self.training or not (self.input.is_binary and self.signs.is_binary):
@@ -92,9 +92,8 @@ class CentredConv(BConv):
         for part in split_groups(self.in_channels, self.groups, self.groups):
             inside = (part.inputs.stop - part.inputs.start) // part.groups
             ones.append(sign(torch.ones(part.groups, inside, 1, 1, dtype=codes.dtype, device=codes.device)))
-        weight, tail = (*ones, None)[:2]
-        assert weight is not None
-        return convolve(codes, weight, tail, (1, 1), (0, 0), (1, 1), self.groups)
+        tail = ones[1] if len(ones) > 1 else None
+        return convolve(codes, ones[0], tail, (1, 1), (0, 0), (1, 1), self.groups)
 
     def _group_of_outputs(self) -> list[int]:
         each = self.out_channels // self.groups

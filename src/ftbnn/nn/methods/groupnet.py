@@ -56,5 +56,5 @@ def branches(count: int) -> Method:
         special="group-net(K) has K branches, each as dear as one network",
         deploys=f"{count} binary convolutions with an epilogue each",
         published="ImageNet R18 66.3 with 4 branches, 67.0 with 5 (not certain)",
-        doubt="without the learned mixture between branches (63.9 with 5, a re-run); which codes were published is open",
+        doubt="without the learned mixture between branches (a re-run: 63.9 with 5); which codes were used is open",
     )

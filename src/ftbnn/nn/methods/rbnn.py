@@ -47,7 +47,7 @@ class RotatedSigns(Signs):
         """(first rotation, second, theta) of the part of this shape."""
         conv = self.conv[0]
         part = next(p for p in conv.parts if conv.proxies(p).shape == weight.shape)
-        return tuple(getattr(self, f"{part.weight}_{what}") for what in ("first", "second", "theta"))  # type: ignore[return-value]
+        return tuple(getattr(self, f"{part.weight}_{what}") for what in ("first", "second", "theta"))
 
     def latent(self, weight: Tensor) -> Tensor:
         first, second, theta = self._of(weight)
@@ -76,7 +76,8 @@ class RotatedSigns(Signs):
 def _nearest(matrix: Tensor) -> Tensor:
     """The orthogonal matrix next to it: R with the largest trace of R' matrix."""
     u, _, v = torch.linalg.svd(matrix.double())
-    return (u @ v).to(matrix.dtype)
+    nearest: Tensor = u @ v
+    return nearest.to(matrix.dtype)
 
 
 def _orthogonal(size: int) -> Tensor:

@@ -4,10 +4,12 @@ weights   a[i, j] sign(w), one a for each tap of the layer, at first the mean |w
 inputs    clamped to [0, 1] and rounded to multiples of 1/255; the gradient passes inside
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
-from ftbnn.nn.bconv import BConv
+from ftbnn.nn.bconv import INIT_GAIN, BConv
 from ftbnn.nn.method import Method, Shape
 from ftbnn.nn.rules import NO_RULE
 from ftbnn.nn.sign import Sign, sign
@@ -46,7 +48,9 @@ class Bytes(Sign):
 
 def _conv(shape: Shape) -> BConv:
     conv = BConv(shape.in_channels, shape.out_channels, **shape.window, input=Bytes(), reads_real=True)
-    conv.signs = PixelScaledSigns(shape.kernel, float(conv.weight.detach().abs().mean()))
+    fans = shape.kernel**2 * (shape.in_channels // shape.groups + shape.out_channels)
+    size = INIT_GAIN * math.sqrt(2 / fans) * math.sqrt(2 / math.pi)  # the mean |w| of what weights start as
+    conv.signs = PixelScaledSigns(shape.kernel, size)
     return conv
 
 
