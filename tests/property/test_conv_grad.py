@@ -276,8 +276,8 @@ def test_many_roundings_average_to_the_gradient(isa, conv):
     for factor in np.exp2(np.arange(turns) / turns).astype(np.float32):
         case.gy = gy * factor
         gx_mean += case.grad_input(isa) / factor / turns
-        for mean, gw in zip(gw_means, case.grad_weight(isa), strict=True):
-            mean += gw / factor / turns
+        grads = case.grad_weight(isa)
+        gw_means = [mean + gw / factor / turns for mean, gw in zip(gw_means, grads, strict=True)]
     inside = case.bits == 1
     assert np.all(np.abs(gx_mean - gx)[inside] <= 6 * np.sqrt(squares[0][0] / turns)[inside] + 1e-4)
     for mean, gw, square, weight in zip(gw_means, gws, squares[1][1], case.weights, strict=True):

@@ -131,6 +131,8 @@ void differentiate_rows(const float* __restrict grad, const std::int16_t* __rest
   const float* __restrict scale = affine.scale, * __restrict shift = affine.shift;
   const float* __restrict left = affine.left, * __restrict right = affine.right;
   for (std::size_t p = 0; p < positions; ++p, y += channels, grad += channels, grad_y += channels) {
+    // Or every position would be asked whether arrays overlap.
+#pragma GCC ivdep
     for (int c = 0; c < channels; ++c) {
       const auto value = static_cast<float>(y[c]);
       float dz = grad[c];

@@ -85,7 +85,7 @@ def test_gradients_in_bytes_want_a_cpu_for_them(monkeypatch):
     if _native.capabilities()["training"]["bytes"]:
         assert resolve(Recipe("r", backend="native8"), NETWORK, CPU).backend == "native8"
     monkeypatch.setenv("FTBNN_ISA", "portable")
-    with pytest.raises(UserError, match="VNNI; native does without"):
+    with pytest.raises(UserError, match="AVX2; native does without"):
         resolve(Recipe("r", backend="native8"), NETWORK, CPU)
 
 
