@@ -13,7 +13,7 @@ namespace {
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
-constexpr std::size_t BAND_FLOATS = 16384;    // of an image with its border, that a task copies at a time
+constexpr std::size_t BAND_FLOATS = 16384;   // of an image with its border, that a task copies at a time
 constexpr std::size_t MOST_SUMS = 1U << 20;  // floats that pieces of the weights' gradient take together
 constexpr std::size_t MOST_PIECES = 16, LEAST_PIECES = 4;
 
@@ -42,8 +42,7 @@ class Bands {
     }
     for (int y = first; y < last; ++y) {
       const float* at = copied + z(y - first) * z(s_.sh) * line_;
-      body(RealTask{at, z(s_.sw) * z(s_.in), line_, s_.kh, s_.kw * s_.in, s_.ow},
-           (image * z(s_.oh) + z(y)) * z(s_.ow));
+      body(RealTask{at, z(s_.sw) * z(s_.in), line_, s_.kh, s_.kw * s_.in, s_.ow}, (image * z(s_.oh) + z(y)) * z(s_.ow));
     }
   }
 

@@ -1,5 +1,5 @@
-// The kernels in tiles of TILE x 2 vectors of LANES sums, which fill the registers of an ISA. Included by each ISA's file
-// inside its unnamed namespace, so that no two share a copy.
+// The kernels in tiles of TILE x 2 vectors of LANES sums, which fill the registers of an ISA. Included by each ISA's
+// file inside its unnamed namespace, so that no two share a copy.
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float))));
 typedef float Loose __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));

@@ -1,8 +1,8 @@
 // The products of a real convolution in training: the contract of their kernels.
 //
-// Maps have their channels innermost, so for one row ky of a window its kw * in numbers lie side by side: a run. Outputs
-// come in panels of `lanes` channels; weights, and sums of their gradients, are [panel][kh][run][lanes], on cache lines.
-// A sum is taken in the order of its terms, by fused multiply-adds where the ISA has them.
+// Maps have their channels innermost, so for one row ky of a window its kw * in numbers lie side by side: a run.
+// Outputs come in panels of `lanes` channels; weights, and sums of their gradients, are [panel][kh][run][lanes], on
+// cache lines. A sum is taken in the order of its terms, by fused multiply-adds where the ISA has them.
 #pragma once
 
 #include <cstddef>

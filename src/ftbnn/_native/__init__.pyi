@@ -5,7 +5,11 @@ from typing import Annotated, Any, overload
 import numpy
 from numpy.typing import NDArray
 
-from ftbnn._native import bench as bench, training as training
+from ftbnn._native import (
+    bench as bench,
+    data as data,
+    training as training
+)
 import ftbnn.errors
 
 

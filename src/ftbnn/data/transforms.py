@@ -31,7 +31,8 @@ class Views(NamedTuple):
 
 def plain_views(count: int) -> Views:
     """The images as they are."""
-    return Views(0, *torch.zeros(2, count, dtype=torch.int64), torch.zeros(count, dtype=torch.bool))
+    start = torch.zeros(count, dtype=torch.int64)
+    return Views(0, start, start, start.bool())
 
 
 def draw_views(name: str, shape: Sequence[int], generator: torch.Generator) -> Views:
@@ -83,6 +84,14 @@ def prepare(images: Tensor, which: Tensor, views: Views, mean: Sequence[float], 
     bytes_of_a_channel = torch.arange(256, dtype=torch.uint8).view(1, 1, 1, 256).expand(1, images.shape[1], 1, 256)
     table = normalise(bytes_of_a_channel, mean, std).view(-1, 256)
     out = torch.empty((len(which), *images.shape[1:]), memory_format=torch.channels_last)
-    numbers = [tensor.contiguous().numpy() for tensor in (which, views.tops, views.lefts, views.mirrored)]
-    _native.data.view(images.numpy(), *numbers, views.pad, table.numpy(), out.permute(0, 2, 3, 1).numpy())
+    _native.data.view(
+        images=images.numpy(),
+        which=which.contiguous().numpy(),
+        tops=views.tops.contiguous().numpy(),
+        lefts=views.lefts.contiguous().numpy(),
+        mirrored=views.mirrored.contiguous().numpy(),
+        pad=views.pad,
+        table=table.numpy(),
+        out=out.permute(0, 2, 3, 1).numpy(),
+    )
     return out

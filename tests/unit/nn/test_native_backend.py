@@ -93,7 +93,9 @@ def test_gradients_in_bytes_are_near_and_everything_else_is_the_same(monkeypatch
         path: ((ours.grad - theirs.grad).norm() / theirs.grad.norm()).item()
         for (path, ours), theirs in zip(network.named_parameters(), twin.parameters(), strict=True)
     }
-    assert 0 < max(off.values()) < 0.2  # the noise of 16 layers, one after the other
+    assert 0 < max(off.values()) < 0.5  # slopes and biases have sums that nearly cancel
+    weights = [off[path] for path, parameter in network.named_parameters() if parameter.dim() > 1]
+    assert max(weights) < 0.2  # the noise of 16 layers, one after the other
     assert all(value == 0 for path, value in off.items() if path.startswith(("fc.", "stage4.3.norm")))
 
 
@@ -308,7 +310,7 @@ def test_replaced_layers_run_as_they_are():
     stem = PlainStem(3, 4)
     stem.norm, stem.pool = nn.GroupNorm(2, 4), nn.AvgPool2d(2)
     x = torch.randn(2, 3, 16, 16)
-    assert torch.equal(natively(stem, x), stem.pool(stem.norm(stem.conv(x))))
+    torch.testing.assert_close(natively(stem, x), stem.pool(stem.norm(stem.conv(x))))
 
 
 @pytest.mark.parametrize("name", ["ftbnn18", "ftbnn-d18-g3-v5"])
