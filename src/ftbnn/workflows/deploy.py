@@ -68,7 +68,7 @@ def export(
 
 
 def export_as_qonnx(what: Run | str | Path, path: str | Path) -> QonnxReport:
-    """Writes a run, a checkpoint, a .ftbnn file or `zoo:NAME` as QONNX, once its nodes have given the engine's answers."""
+    """Writes a run, a checkpoint, a .ftbnn file or `zoo:NAME` as QONNX, once its nodes gave the engine's answers."""
     if isinstance(what, str | Path) and (Path(what).suffix == ".ftbnn" or str(what).startswith("zoo:")):
         return export_qonnx(Path(resolve(str(what))), path)
     with TemporaryDirectory() as folder:

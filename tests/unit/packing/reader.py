@@ -117,7 +117,7 @@ def read(data):
         "<8sIIQQQII", data
     )
     assert magic == bytes.fromhex("894654424E4E0D0A")
-    assert version in (1, 2, 3)
+    assert version in (1, 2, 3, 4)
     assert header == 64
     assert data[48:60] == bytes(12)
     assert struct.unpack_from("<I", data, 60)[0] == zlib.crc32(data[:60])
@@ -143,6 +143,15 @@ def read(data):
     return file
 
 
+def read_steps(graph, channels):
+    assert graph.file.version == 4
+    count, rows = graph.take("I"), graph.take("I")
+    assert rows in (1, channels)
+    thresholds = graph.blob("<f4", count * rows).reshape(rows, count)
+    assert (thresholds.diff(dim=1) >= 0).all()
+    return {"thresholds": thresholds}
+
+
 def read_operator(graph, values):
     kind, path = KINDS[graph.take("B")], graph.text()
     inputs = [graph.take("I") for _ in range(graph.take("I"))]
@@ -157,7 +166,7 @@ def read_operator(graph, values):
         if kind == "conv":
             stream = graph.blob("<f4", count)
         elif kind == "rounded conv":
-            assert graph.file.version == 3
+            assert graph.file.version >= 3
             fields["bits"] = bits = graph.take("B")
             stream = graph.blob({8: "<i1", 16: "<i2"}[bits], count)
             assert stream.abs().max() < 2 ** (bits - 1)
@@ -190,8 +199,8 @@ def read_operator(graph, values):
         fields |= graph.window()
         if kind == "avg-pool":
             fields["whole"] = bool(graph.take("B"))
-    elif kind == "channels":
-        fields["map"] = graph.blob("<i4", after)
+    elif kind in ("channels", "steps"):
+        fields |= {"map": graph.blob("<i4", after)} if kind == "channels" else read_steps(graph, before)
     if kind in ("conv", "bconv", "rounded conv", "linear", "pointwise"):
         fields |= graph.epilogue(after)
     return SimpleNamespace(**fields, shape=values[output])
@@ -274,6 +283,7 @@ RUN = {
     "conv": convolve,
     "bconv": binary_convolve,
     "rounded conv": convolve,
+    "steps": lambda operator, x: (x[:, :, None] > operator.thresholds[:, :, None, None]).sum(2).to(x),
     "linear": lambda operator, x: (x[:, :, 0, 0] @ operator.weight.T)[:, :, None, None],
     "max-pool": lambda operator, x: windows(operator, x, -torch.inf).amax((-1, -2)),
     "avg-pool": average,
