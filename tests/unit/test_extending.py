@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from qonnx_graphs import Net
 from torch import nn
 
 import ftbnn
@@ -17,6 +18,8 @@ from ftbnn import _native, data
 from ftbnn.bench import peers
 from ftbnn.cli.main import main
 from ftbnn.data import ArraySplit, Source, Spec
+from ftbnn.exchange import qonnx_reference, qonnx_rules
+from ftbnn.exchange.qonnx_import import import_qonnx
 from ftbnn.experiments import names, report, reproduce
 from ftbnn.experiments.queue import Job
 from ftbnn.experiments.result import Column, Findings, Table
@@ -48,6 +51,15 @@ def test_a_method(monkeypatch, tmp_path):
     words = ["train", "ftbnn18", "--method", "median", "--data", "digits", "--width", "4", "--set", "epochs=1"]
     assert main([*words, "--set", "backend=native", "--out", str(out)]) == 0
     assert main(["export", str(out), "-o", str(tmp_path / "file.ftbnn")]) == 0  # compares file and network
+
+
+def test_an_operator_that_import_knows(monkeypatch, tmp_path):
+    monkeypatch.setitem(qonnx_reference.OPERATORS, "Twice", lambda _, x: x + x)
+    monkeypatch.setitem(qonnx_rules.RULES, "Twice", lambda call: call.function(call.x, "Mul", np.array(2.0)))
+    net = Net(3)
+    net.add("Twice")
+    import_qonnx(net.bytes(), tmp_path / "net.ftbnn")  # compares file and nodes
+    assert ftbnn.load(tmp_path / "net.ftbnn")(np.ones((1, 3, 1, 1), np.float32)).tolist() == [[2, 2, 2]]
 
 
 def test_a_rule_of_gradients(monkeypatch):

@@ -104,7 +104,7 @@ class _Builder:
         self.vectors: set[Value] = set()
         self.count = 0
 
-    def node(self, op: str, inputs: list[str], *, output: str = "", **attributes: Any) -> str:
+    def node(self, op: str, inputs: list[str], /, *, output: str = "", **attributes: Any) -> str:
         self.count += 1
         output = output or f"{op}_{self.count}_out"
         given = [_attribute(name, value) for name, value in attributes.items()]
@@ -160,26 +160,32 @@ class _Builder:
 
     def act(self, value: Value, end: Epilogue, x: str) -> str:
         if end.act in CURVES:
-            return self.node(CURVES[end.act], [x])
+            op, attributes = CURVES[end.act]
+            return self.node(op, [x], **attributes)
         if end.act == "prelu":
             assert end.left is not None
             return self.node("PRelu", [x, self.per_channel(value, end.left)])
         if end.act == "fprelu":
-            assert end.left is not None and end.right is not None
+            assert end.left is not None
+            assert end.right is not None
             right = self.node("Mul", [self.node("Relu", [x]), self.per_channel(value, end.right)])
             turned = self.node("Relu", [self.node("Neg", [x])])
             return self.node("Add", [right, self.node("Mul", [turned, self.per_channel(value, -end.left)])])
         if end.act == "clamp":
             return self.node("Clip", [x, self.constant(end.low), self.constant(end.high)])
-        if end.act == "hardsigmoid":
-            return self.node("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
         if end.act == "silu":
             return self.node("Mul", [x, self.node("Sigmoid", [x])])
         assert end.act == "none"
         return x
 
 
-CURVES = {"relu": "Relu", "hardswish": "HardSwish", "sigmoid": "Sigmoid", "tanh": "Tanh"}
+CURVES: dict[str, tuple[str, dict[str, Any]]] = {
+    "relu": ("Relu", {}),
+    "hardsigmoid": ("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}),
+    "hardswish": ("HardSwish", {}),
+    "sigmoid": ("Sigmoid", {}),
+    "tanh": ("Tanh", {}),
+}
 
 
 def _attribute(name: str, value: Any) -> Message:
@@ -187,7 +193,9 @@ def _attribute(name: str, value: Any) -> Message:
         return {"name": name, "type": 1, "f": value}
     if isinstance(value, str):
         return {"name": name, "type": 3, "s": value.encode()}
-    return {"name": name, "type": 7, "ints": value} if isinstance(value, list) else {"name": name, "type": 2, "i": value}
+    return (
+        {"name": name, "type": 7, "ints": value} if isinstance(value, list) else {"name": name, "type": 2, "i": value}
+    )
 
 
 def _window(operator: Operator, window: Window) -> dict[str, Any]:
@@ -257,7 +265,9 @@ def _rounded(b: _Builder, operator: kinds.RoundedConv) -> str:
     def wrap(weight: Array) -> str:
         base = weight if id(weight) in scales else parts[0]
         unit = scales[id(base)].reshape((1, -1) if weight.ndim == 2 else (-1, 1, 1, 1))
-        return b.node("Quant", [b.constant(weight), b.constant(unit), zero, bits], narrow=1, signed=1, rounding_mode="ROUND")
+        return b.node(
+            "Quant", [b.constant(weight), b.constant(unit), zero, bits], narrow=1, signed=1, rounding_mode="ROUND"
+        )
 
     return _product(b, operator, None, parts, wrap)
 

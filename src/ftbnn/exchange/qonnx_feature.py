@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ftbnn.exchange.qonnx_functions import (
-    LARGEST,
     MOST_STEPS,
     MOST_THRESHOLDS,
     Domain,
@@ -301,6 +300,3 @@ def dims_of(node: Node, shape: Sequence[int]) -> tuple[int, int, int]:
 
 def path_of(node: Node) -> str:
     return node.name or node.outputs[0]
-
-
-__all__ = ["LARGEST", "NO_PADS", "Feature", "Writer", "dims_of", "path_of"]

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ftbnn.exchange.qonnx_model import Array, ImportRefused, Node
-from ftbnn.exchange.qonnx_reference import OPERATORS, quant_integers, quantize_linear_integers, trunc_integers
+from ftbnn.exchange.qonnx_reference import OPERATORS, quant_integers, trunc_integers
 from ftbnn.packing.graph import ActName, Epilogue
 
 LARGEST = float(np.finfo(np.float32).max)
 FARTHEST = float(2.0**100)  # thresholds beyond are never reached
 MOST_STEPS = 2**16
 MOST_THRESHOLDS = 2**22
-Range = tuple[int, int]
+Range = tuple[float, float]  # whole numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,21 +49,18 @@ class Function:
 
     def slope(self) -> Array | None:
         """1 where it rises, -1 where it falls, 0 where it is constant, for each channel; None where it does both."""
-        if self.op in RISING:
-            return np.ones(1)
-        numbers = self.constants[0] if self.constants else np.zeros(1)
-        if self.op in ("Add", "Sub"):
-            return np.full(1, -1.0 if self.is_second and self.op == "Sub" else 1.0)
-        if self.op == "Neg":
-            return np.full(1, -1.0)
+        falls = self.op == "Neg" or (self.op == "Sub" and self.is_second)
+        rises = (
+            self.op in RISING
+            or self.op in ("Add", "Sub")
+            or (self.op in ("PRelu", "LeakyRelu") and (self._left() >= 0).all())
+            or (self.op == "FPReLU" and all((slopes >= 0).all() for slopes in self.constants))
+            or (self.op == "HardSigmoid" and self.node.get("alpha", 0.2) > 0)
+        )
+        if falls or rises:
+            return np.full(1, -1.0 if falls else 1.0)
         if self.op in ("Mul", "Scale") or (self.op == "Div" and not self.is_second):
-            return np.sign(numbers)
-        if self.op in ("PRelu", "LeakyRelu") and (self._left() >= 0).all():
-            return np.ones(1)
-        if self.op == "FPReLU" and (self.constants[0] >= 0).all() and (self.constants[1] >= 0).all():
-            return np.ones(1)
-        if self.op == "HardSigmoid" and self.node.get("alpha", 0.2) > 0:
-            return np.ones(1)
+            return np.asarray(np.sign(self.constants[0]))
         return None
 
     def _left(self) -> Array:
@@ -90,26 +87,44 @@ class Function:
             return Epilogue(scale=None if (scale == 1).all() else scale, shift=shift if shift.any() else None)
         if self.op in CURVES:
             return Epilogue(act=CURVES[self.op])
-        spread = np.ones(channels)
-        if self.op in ("PRelu", "LeakyRelu"):
-            return Epilogue(act="prelu", left=self._left() * spread)
-        if self.op == "FPReLU":
-            return Epilogue(act="fprelu", left=self.constants[0] * spread, right=self.constants[1] * spread)
-        if self.op == "HardSigmoid":
-            alpha, beta = self.node.get("alpha", 0.2), self.node.get("beta", 0.5)
-            if np.float32(alpha) == np.float32(1 / 6) and beta == 0.5:
-                return Epilogue(act="hardsigmoid")
-            return Epilogue(scale=alpha * spread, shift=beta * spread, act="clamp", low=0.0, high=1.0)
-        if self.op == "Clip":
-            low, high = (float(it.ravel()[0]) for it in self.constants)
-            if any((it != it.ravel()[0]).any() for it in self.constants) or not low <= high:
-                raise ImportRefused(self.node, "its limits differ within the tensor, or cross")
-            return Epilogue(act="clamp", low=max(low, -LARGEST), high=min(high, LARGEST))
-        raise ImportRefused(self.node, f"{self.op} has no words in a .ftbnn file")
+        if self.op not in BENT:
+            raise ImportRefused(self.node, f"{self.op} has no words in a .ftbnn file")
+        return BENT[self.op](self, np.ones(channels))
 
 
 def _fprelu(_: Function, x: Array, left: Array, right: Array) -> Array:
     return np.where(x > 0, x * right, x * left)
+
+
+def _prelu_end(self: Function, spread: Array) -> Epilogue:
+    return Epilogue(act="prelu", left=self._left() * spread)
+
+
+def _fprelu_end(self: Function, spread: Array) -> Epilogue:
+    return Epilogue(act="fprelu", left=self.constants[0] * spread, right=self.constants[1] * spread)
+
+
+def _hard_sigmoid_end(self: Function, spread: Array) -> Epilogue:
+    alpha, beta = self.node.get("alpha", 0.2), self.node.get("beta", 0.5)
+    if np.float32(alpha) == np.float32(1 / 6) and beta == 0.5:
+        return Epilogue(act="hardsigmoid")
+    return Epilogue(scale=alpha * spread, shift=beta * spread, act="clamp", low=0.0, high=1.0)
+
+
+def _clip_end(self: Function, _: Array) -> Epilogue:
+    low, high = (float(it.ravel()[0]) for it in self.constants)
+    if any((it != it.ravel()[0]).any() for it in self.constants) or not low <= high:
+        raise ImportRefused(self.node, "its limits differ within the tensor, or cross")
+    return Epilogue(act="clamp", low=max(low, -LARGEST), high=min(high, LARGEST))
+
+
+BENT: dict[str, Callable[[Function, Array], Epilogue]] = {
+    "Clip": _clip_end,
+    "FPReLU": _fprelu_end,
+    "HardSigmoid": _hard_sigmoid_end,
+    "LeakyRelu": _prelu_end,
+    "PRelu": _prelu_end,
+}
 
 
 # What stands in no ONNX file: parts of its operators, and what several of them together are.
@@ -119,13 +134,12 @@ OWN: dict[str, Callable[..., Array]] = {
     "FPReLU": _fprelu,
     "IsNotNegative": lambda _, x: x >= 0,
     "QuantIntegers": lambda self, x, scale, zero, bits: quant_integers(self.node, x, scale, zero, bits),
-    "LinearIntegers": lambda self, x, scale, zero: quantize_linear_integers(self.node, x, scale, zero),
     "Scale": lambda _, x, factor: x.astype(np.float64) * factor,  # rounded once: what a sum of products is
     "Silu": lambda self, x: x * OPERATORS["Sigmoid"](self.node, x),
     "TruncIntegers": lambda self, x, *numbers: trunc_integers(self.node, x, *numbers),
 }
 RISING = frozenset(
-    "Ceil Clip Count Floor IsNotNegative LinearIntegers QuantIntegers Relu Round Sigmoid Sign Tanh TruncIntegers".split()
+    "Ceil Clip Count Floor IsNotNegative QuantIntegers Relu Round Sigmoid Sign Tanh TruncIntegers".split()
 )
 CURVES: dict[str, ActName] = {
     "Relu": "relu",
@@ -181,14 +195,14 @@ def thresholds(functions: Sequence[Function], levels: Range, domain: Domain, cha
     x > t[k]; where it falls, where x <= t[k]."""
     direction = slope(functions, channels)
     assert direction is not None
-    count = levels[1] - levels[0]
+    count = int(levels[1] - levels[0])
     wanted = np.arange(levels[0] + 1, levels[1] + 1, dtype=np.float64)[:, None]
     falls = direction < 0
 
     def is_past(x: Array) -> Array:
         """False up to a threshold and True behind it."""
         reached = apply(functions, x) >= wanted
-        return reached != falls
+        return np.asarray(reached != falls)
 
     if domain.is_whole:
         first, end = int(domain.low), int(domain.high) + 1
@@ -219,7 +233,8 @@ def _ordered(x: Array) -> Array:
 
 def _unordered(k: Array) -> Array:
     bits = np.where(k < 0, (-(k + 1)) | 0x80000000, k)
-    return bits.astype(np.uint32).view(np.float32)
+    floats: Array = bits.astype(np.uint32).view(np.float32)
+    return floats
 
 
 def constants_of(functions: Sequence[Function]) -> list[Any]:

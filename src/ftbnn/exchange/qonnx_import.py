@@ -62,7 +62,8 @@ def import_qonnx(
     model = parse(data)
     lowered = lower(model)
     given = "" if isinstance(source, bytes) else Path(source).stem
-    info = _info(model, lowered, name or model.metadata.get(f"{METADATA}name", given), mean, std, class_names, resize)
+    name = name or model.metadata.get(f"{METADATA}name", given)
+    info = _info(model, lowered, name=name, mean=mean, std=std, class_names=class_names, resize=resize)
     file = encode(lowered.graph, info)
     if samples is None:
         samples = _random(lowered, info)
@@ -74,6 +75,7 @@ def import_qonnx(
 def _info(
     model: OnnxModel,
     lowered: Lowered,
+    *,
     name: str,
     mean: float | Sequence[float] | None,
     std: float | Sequence[float] | None,
@@ -149,8 +151,8 @@ def _compare(
     same = float((found.argmax(1) == expected.argmax(1)).mean())
     if not np.isfinite(errors).all() or (errors > TOLERANCE).mean() > MOST_OFF:
         raise UserError(
-            f"cannot import the network: its file gives other outputs than its nodes do (same best output for {same:.1%} "
-            f"of {len(found)} samples, median error {np.median(errors):.2g}); real numbers next to a sign?"
+            f"cannot import the network: its file gives other outputs than its nodes do (same best output for "
+            f"{same:.1%} of {len(found)} samples, median error {np.median(errors):.2g}); real numbers next to a sign?"
         )
     return len(found), same, float((errors <= ROUNDING).mean()), float(errors.max())
 

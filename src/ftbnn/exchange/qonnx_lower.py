@@ -86,7 +86,7 @@ class _Lowering:
         return (last - 1, *plain[:-1]) if readers[0].get("perm", []) == [0, last, *range(1, last)] else plain
 
     def _lower(self, node: Node) -> None:
-        operands = [self.known[name] for name in node.inputs]
+        operands: list[Any] = [self.known[name] for name in node.inputs]
         if node.op == "Shape" and isinstance(operands[0], Feature):
             shape = np.array([self.writer.batch, *operands[0].shape], np.int64)
             made: Any = [shape[node.get("start", 0) : node.get("end", 99)]]

@@ -1,4 +1,4 @@
-"""A QONNX file as nodes and constants: checked, in an order in which they can run, without what the output needs not."""
+"""A QONNX file as nodes and constants: checked, in an order in which they can run, only what the output needs."""
 
 import stat
 from collections.abc import Iterable
@@ -170,13 +170,13 @@ def _spoken(dims: Iterable[int | None]) -> str:
 
 
 def _in_order(nodes: list[Node], known: set[str], output: str) -> list[Node]:
-    """The nodes that the output needs, each behind those it reads from. Raises for cycles and for what nobody writes."""
+    """The nodes that the output needs, each behind those it reads from. Raises for cycles and lacking tensors."""
     writer: dict[str, Node] = {}
-    for node in nodes:
-        for name in node.outputs:
+    for it in nodes:
+        for name in it.outputs:
             if name and (name in writer or name in known):
-                raise ImportRefused(node, f"it writes {line(name, LONGEST_NAME)!r}, which is written already")
-            writer[name] = node
+                raise ImportRefused(it, f"it writes {line(name, LONGEST_NAME)!r}, which is written already")
+            writer[name] = it
     done: dict[int, Node] = {}
     under_way: set[int] = set()
     open_names: list[tuple[str, Node | None]] = [(output, None)]

@@ -69,7 +69,8 @@ def whole_weights(weight: Array) -> tuple[Array, Array] | None:
     smallest = np.where(np.isfinite(smallest), smallest, 1).astype(np.float32)
     for part in (1, 2, 3, 4, 5, 6, 7):  # where no weight is 1
         unit = (smallest / np.float32(part)).astype(np.float32)
-        whole = np.round(rows / unit[:, None])
+        with np.errstate(over="ignore"):
+            whole = np.round(rows / unit[:, None])
         if (np.abs(whole) <= WIDTHS[16]).all() and (np.float32(whole) * unit[:, None] == rows).all():
             return unit, whole.reshape(weight.shape)
     return None
@@ -92,11 +93,10 @@ def _whole_levels(levels: Array) -> tuple[float, Array] | None:
 
 def _binary(writer: Writer, feature: Feature, product: Product, unit: Array, whole: Array) -> Feature | None:
     """As binary convolutions; None where that cannot be or would be too many."""
-    if not writer.is_stepped(feature) or np.abs(whole).max() > 1:
+    fills = np.zeros(1) if feature.fill is None else feature.fill
+    if not writer.is_stepped(feature) or np.abs(whole).max() > 1 or (fills != fills[0]).any():
         return None
     node, channels = product.node, feature.value.channels
-    if feature.fill is not None and (feature.fill != feature.fill[0]).any():
-        return None
     low, high = writer.levels(node, feature)
     is_ternary = bool((whole == 0).any())
     if (high - low) * (1 + is_ternary) > MOST_BINARY:
@@ -128,13 +128,11 @@ def _binary(writer: Writer, feature: Feature, product: Product, unit: Array, who
             parts.append((levels[0] - fill, np.full(channels, -LARGEST, np.float32)))
         else:
             shift = shift + (levels[0] - fill) * sums
-    if not parts:
-        return None
     planes = [(1.0, whole > 0)] if not is_ternary else [(0.5, whole > 0), (0.5, whole >= 0)]
     double = 2 if any((a * b) % 1 for (a, _), (b, _) in pairs(parts, planes)) else 1
     double = double * 2 if any((double * a * b) % 1 for (a, _), (b, _) in pairs(parts, planes)) else double
     bound = double * float(np.abs(levels).max() + abs(fill)) * float(np.abs(whole).sum(axis=(1, 2, 3)).max()) * 2
-    if bound >= EXACT:
+    if not parts or bound >= EXACT:
         return None
     flipped = _of_inputs(flips, product) < 0
     total: Value | None = None
@@ -156,8 +154,8 @@ def _binary(writer: Writer, feature: Feature, product: Product, unit: Array, who
             )
         )
     assert total is not None
-    scale = Function(node, "Scale", (unit.astype(np.float64) * size / double,))
-    return Feature(_shape(feature, product), total, Domain(-bound, bound, True), functions=(scale,))
+    scaled = Function(node, "Scale", (unit.astype(np.float64) * size / double,))
+    return Feature(_shape(feature, product), total, Domain(-bound, bound, True), functions=(scaled,))
 
 
 def _with_fill(feature: Feature, numbers: Array) -> Array:
@@ -177,7 +175,7 @@ def _shape(feature: Feature, product: Product) -> tuple[int, ...]:
     return product.out[:1] + product.out[1:][3 - len(feature.shape) :]
 
 
-def _unpadded(writer: Writer, feature: Feature, product: Product) -> tuple[Feature, Array | None]:
+def _unpadded(feature: Feature, product: Product) -> tuple[Feature, Array | None]:
     """What is padded made 0: the rest less by it, and what that takes from each sum."""
     if feature.fill is None or not feature.fill.any():
         return replace(feature, pads=NO_PADS, fill=None), None
@@ -194,7 +192,7 @@ def _integer(writer: Writer, feature: Feature, product: Product, unit: Array, wh
     if not (feature.domain.is_whole or writer.is_stepped(feature)):
         return None
     node = product.node
-    feature, sums = _unpadded(writer, feature, product)
+    feature, sums = _unpadded(feature, product)
     held = writer.grounded(node, feature, keep_units=True)
     found = writer.units(held)
     if found is None:
@@ -230,7 +228,7 @@ def _whole_conv(product: Product, value: Value, unit: Array, whole: Array) -> Op
 
 
 def _real(writer: Writer, feature: Feature, product: Product) -> Feature:
-    feature, sums = _unpadded(writer, feature, product)
+    feature, sums = _unpadded(feature, product)
     node = product.node
     value = writer.grounded(node, feature).value
     whole = whole_weights(product.weight)

@@ -155,7 +155,7 @@ class _Reader:
             width = 4 if what == "float" else 8
             if (end - at) % width:
                 raise NotOnnx(f"numbers of {width} bytes take {end - at} bytes at byte {at}")
-            return np.frombuffer(self.data, FIXED[what][1], (end - at) // width, at).tolist()
+            return list(np.frombuffer(self.data, FIXED[what][1], (end - at) // width, at).tolist())
         if wire != BYTES or what == "int" or what in FIXED:
             raise NotOnnx(f"byte {at} holds something else than a field of its number does")
         if what == "bytes":
@@ -193,8 +193,8 @@ def _encoded(kind: str, message: Message) -> Iterator[bytes]:
     stray = set(message) - {name for name, _ in SCHEMA[kind].values()}
     assert not stray, f"{kind} has no {stray}"
     for number, (name, what) in SCHEMA[kind].items():
-        given = message.get(name)
-        if given is None or (not isinstance(given, dict) and not given):
+        given: Any = message.get(name)
+        if given is None or given in ([], "", b"", 0):
             continue
         base = what.removesuffix("[]")
         for item in given if what.endswith("[]") else [given]:
@@ -258,7 +258,8 @@ def array_of(tensor: Message) -> NDArray[Any]:
     size = len(raw) // dtype.itemsize if raw else len(given)
     if size != count or (raw and len(raw) % dtype.itemsize):
         raise UserError(f"{name} says it has {count} elements and holds {size}")
-    return (np.frombuffer(raw, dtype) if raw else given.astype(dtype)).reshape(dims)
+    array: NDArray[Any] = (np.frombuffer(raw, dtype) if raw else given.astype(dtype)).reshape(dims)
+    return array
 
 
 def tensor_of(name: str, array: NDArray[Any]) -> Message:

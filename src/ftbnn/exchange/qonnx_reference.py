@@ -98,7 +98,7 @@ def quant(node: Node, x: Array, scale: Array, zero: Array, bits: Array) -> Array
     return _f32(_f32(whole - zero) * scale)
 
 
-def bipolar_quant(node: Node, x: Array, scale: Array) -> Array:
+def bipolar_quant(_: Node, x: Array, scale: Array) -> Array:
     return _f32(np.where(x >= 0, np.float32(1), np.float32(-1)) * scale)
 
 
@@ -229,12 +229,12 @@ def sizes_of(node: Node, name: str, rank: int, default: list[int] | None = None)
 
 
 def windows_of(
-    node: Node, sides: Sequence[int], kernel: Sequence[int], *, dilated: bool = True
+    node: Node, sides: Sequence[int], kernel: Sequence[int]
 ) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
     """(stride, dilation, padding before, padding after, size of the output) of a convolution or pool."""
     rank = len(sides)
     stride = sizes_of(node, "strides", rank)
-    dilation = sizes_of(node, "dilations", rank) if dilated else [1] * rank
+    dilation = sizes_of(node, "dilations", rank)
     reach = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
     before, after = pads_of(node, sides, reach, stride)
     up = bool(node.get("ceil_mode", 0))
@@ -250,12 +250,10 @@ def windows_of(
     return stride, dilation, before, after, out
 
 
-def _columns(
-    x: Array, node: Node, kernel: Sequence[int], fill: float, *, dilated: bool = True
-) -> tuple[Array, list[int]]:
+def _columns(x: Array, node: Node, kernel: Sequence[int], fill: float) -> tuple[Array, list[int]]:
     """Every window's elements, (N, C, taps, positions), and the output's size."""
     sides = x.shape[2:]
-    stride, dilation, before, after, out = windows_of(node, sides, kernel, dilated=dilated)
+    stride, dilation, before, _, out = windows_of(node, sides, kernel)
     if x.shape[0] * x.shape[1] * math.prod(kernel) * math.prod(out) > MOST_COLUMNS * 8:
         raise ImportRefused(node, "it is too large to be checked")
     beyond = [
@@ -271,7 +269,8 @@ def _columns(
             slice(first, first + (count - 1) * step + 1, step)
             for first, count, step in zip(at, out, stride, strict=True)
         )
-        taps.append(padded[(slice(None), slice(None), *spans)].reshape(*x.shape[:2], -1))
+        every = (slice(None), slice(None), *spans)
+        taps.append(padded[every].reshape(*x.shape[:2], -1))
     return np.stack(taps, 2), out
 
 
@@ -361,7 +360,7 @@ def gemm_matrix(node: Node, y: Array) -> Array:
 def clip(node: Node, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
     least = node.get("min", -np.inf) if low is None else low
     most = node.get("max", np.inf) if high is None else high
-    return np.minimum(np.maximum(x, np.asarray(least, x.dtype)), np.asarray(most, x.dtype))
+    return np.asarray(np.minimum(np.maximum(x, np.asarray(least, x.dtype)), np.asarray(most, x.dtype)))
 
 
 def softmax(node: Node, x: Array) -> Array:
@@ -402,7 +401,7 @@ def transpose(node: Node, x: Array) -> Array:
     perm = list(node.get("perm", [])) or list(range(x.ndim))[::-1]
     if sorted(perm) != list(range(x.ndim)):
         raise ImportRefused(node, f"it orders {x.ndim} axes as {perm[:8]}")
-    return x.transpose(perm)
+    return np.transpose(x, perm)
 
 
 def squeeze(node: Node, x: Array, axes: Array | None = None) -> Array:

@@ -270,7 +270,9 @@ def _conv(call: Call) -> Feature:
 
 def _window_of(kernel: list[int], stride: list[int], padding: list[int]) -> Window:
     """Of two sides, or of one: then the height is 1."""
-    (high, wide), (down, across), (top, left) = ([*first, *part][-2:] for first, part in (([1], kernel), ([1], stride), ([0], padding)))
+    high, wide = [1, *kernel][-2:]
+    down, across = [1, *stride][-2:]
+    top, left = [0, *padding][-2:]
     return Window((high, wide), (down, across), (top, left))
 
 
@@ -280,7 +282,8 @@ def _stuffed(call: Call, weight: Array, dilation: list[int]) -> tuple[Array, lis
     if max(kernel) > LARGEST_WINDOW:
         raise call.refuse(f"its dilated kernel {kernel} is larger than {LARGEST_WINDOW}")
     larger = np.zeros((*weight.shape[:2], *kernel), weight.dtype)
-    larger[(slice(None), slice(None), *(slice(None, None, step) for step in dilation))] = weight
+    places = (slice(None), slice(None), *(slice(None, None, step) for step in dilation))
+    larger[places] = weight
     return larger, kernel
 
 
@@ -346,7 +349,8 @@ def _pool_max(call: Call, x: Feature, kernel: list[int]) -> Feature:
         x = writer.grounded(node, x)
     elif (direction < 0).any():
         x = writer.rising(node, x)
-        if (slope(x.functions, x.value.channels) < 0).any():  # type: ignore[operator]
+        direction = slope(x.functions, x.value.channels)
+        if direction is None or (direction < 0).any():
             x = writer.grounded(node, x)
     value = writer.emit(MaxPool(path_of(node), (x.value,), Value(*dims_of(node, shape)), window=window))
     return replace(x, shape=shape, value=value)

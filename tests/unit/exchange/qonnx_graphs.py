@@ -30,7 +30,9 @@ class Net:
         number = len(self.nodes)
         made = [f"t{number}" if outputs == 1 else f"t{number}_{k}" for k in range(outputs)]
         attribute = [_attribute(name, value) for name, value in attributes.items()]
-        self.nodes.append({"op_type": op, "name": f"{op}_{number}", "input": given, "output": made, "attribute": attribute})
+        self.nodes.append(
+            {"op_type": op, "name": f"{op}_{number}", "input": given, "output": made, "attribute": attribute}
+        )
         self.x = made[0]
         return self.x
 

@@ -92,7 +92,7 @@ def networks(draw):
         kernel, stride = draw(st.sampled_from([1, 3])), draw(st.sampled_from([1, 1, 2]))
         if width % 2 or out % 2:
             groups = 1
-        padding = draw(st.integers(0, kernel // 2)) if side < 5 or kernel == 1 else kernel // 2
+        padding = kernel // 2 if side < 5 else draw(st.integers(0, kernel // 2))
         conv = QuantConv2d(width, out, kernel, stride, padding, groups=groups, bias=False, weight_quant=weight)
         layers += [conv, nn.BatchNorm2d(out)]
         width, side = out, (side + 2 * padding - kernel) // stride + 1
@@ -131,7 +131,7 @@ def outputs(net, images):
     return (made.value if hasattr(made, "value") else made).numpy()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(networks(), st.integers(0, 2**31))
 def test_random_networks(tmp_path_factory, network, seed):
     net, shape = network
@@ -171,5 +171,5 @@ def test_a_network_like_finns_cnv(weight, act, tmp_path):
 
 def test_what_cannot_be_held_is_one_line(tmp_path):
     net = nn.Sequential(QuantConv2d(3, 4, 3, weight_quant=Weight1, bias=False), nn.GELU())
-    with pytest.raises(ftbnn.UserError, match="cannot import Erf"):
+    with pytest.raises(ftbnn.UserError, match=r"cannot import (Gelu|Erf)"):
         from_brevitas(net, torch.zeros(1, 3, 5, 5), tmp_path / "net.ftbnn")

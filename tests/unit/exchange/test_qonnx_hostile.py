@@ -1,6 +1,5 @@
 """ONNX files that are not what they say: one clear line, nothing allocated for it, nothing else read."""
 
-import resource
 import subprocess
 import sys
 
@@ -29,7 +28,8 @@ def refused(data):
     """The one line that it is refused with."""
     with pytest.raises(UserError) as caught:
         import_qonnx(data, "/nowhere/net.ftbnn")
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
     return str(caught.value)
 
 
@@ -51,12 +51,7 @@ def test_every_byte_changed(net):
     for at in range(len(data)):
         changed = bytearray(data)
         changed[at] ^= 1 << int(random.integers(8))
-        try:
-            import_qonnx(bytes(changed), "/nowhere/net.ftbnn")
-        except UserError as error:
-            assert "\n" not in str(error)
-        else:
-            pytest.fail("it wrote a file where there is no folder")
+        refused(bytes(changed))  # were it a network still: there is no folder for its file
 
 
 def test_noise():
@@ -87,8 +82,8 @@ def test_initialisers_larger_than_what_is_there(net, dims):
 
 
 def test_a_length_beyond_the_file(net):
-    data = net.bytes()
-    assert isinstance(pytest.raises(NotOnnx, decode, b"\x3a\xff\xff\xff\xff\x7f" + data).value, UserError)
+    with pytest.raises(NotOnnx, match="announces"):
+        decode(b"\x3a\xff\xff\xff\xff\x7f" + net.bytes())
 
 
 def test_external_data_is_not_looked_for(net, tmp_path):
@@ -128,7 +123,9 @@ def test_wrong_attributes(net, name, wrong):
     assert "Conv" in refused(net.bytes())
 
 
-@pytest.mark.parametrize("shape", [[1, 2**40, 2**40, 2], [1, 0, 4, 4], [1], [1, 2, 3, 4, 5], [1, -4, 4, 4], [1, 2**20, 2**20]])
+@pytest.mark.parametrize(
+    "shape", [[1, 2**40, 2**40, 2], [1, 0, 4, 4], [1], [1, 2, 3, 4, 5], [1, -4, 4, 4], [1, 2**20, 2**20]]
+)
 def test_inputs_of_impossible_shapes(shape):
     net = Net(*shape[1:], batch=shape[0])
     net.add("Relu")
@@ -188,4 +185,3 @@ for _ in range(2000):
         pass
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert resource.RLIMIT_AS is not None

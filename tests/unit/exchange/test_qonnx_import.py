@@ -23,7 +23,7 @@ def signs(rng, *shape):
 
 
 def norm(net, rng, channels):
-    """A BatchNormalization whose numbers are dyadic: the deviation is 1, or 2, or 1/2; some scales are negative or 0."""
+    """A BatchNormalization whose numbers are dyadic: deviations are 1/2, 1 or 2; some scales are negative or 0."""
     scale = rng.choice([-2.0, -0.5, 0.5, 1.0, 0.0], channels)
     mean, bias = numbers(rng, channels, 1.0), numbers(rng, channels)
     net.add("BatchNormalization", scale, bias, mean, rng.choice([0.25, 1.0, 4.0], channels), epsilon=0.0)
@@ -45,9 +45,10 @@ ACTIVATIONS = {
     "rounded and clipped": lambda net: (net.add("Round"), net.add("Clip", -1.0, 2.0)),
 }
 WEIGHTS = {
-    "binary": lambda rng, *shape: signs(rng, *shape),
-    "scaled": lambda rng, outputs, *shape: signs(rng, outputs, *shape)
-    * rng.choice([0.5, 2.0], outputs).reshape(-1, *[1] * len(shape)),
+    "binary": signs,
+    "scaled": lambda rng, outputs, *shape: (
+        signs(rng, outputs, *shape) * rng.choice([0.5, 2.0], outputs).reshape(-1, *[1] * len(shape))
+    ),
     "ternary": lambda rng, *shape: rng.integers(-1, 2, shape) * 0.5,
     "four bits": lambda rng, *shape: rng.integers(-7, 8, shape) * 0.25,
 }
@@ -116,11 +117,11 @@ def test_padding_before_the_quantiser(activation, rng, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ROUNDINGS)
-def test_rounding_modes(mode, rng, tmp_path):
+def test_rounding_modes(mode, tmp_path):
+    """Quarters hit every case of the table of roundings."""
     net = Net(3, 4, 4)
     net.add("Quant", 1.0, 0.0, 4.0, signed=1, narrow=0, rounding_mode=mode)
     check(net, tmp_path, count=200)
-    assert mode  # quarters hit every case of the table of roundings
 
 
 ELEMENTWISE = {
@@ -257,7 +258,8 @@ def test_steps_hold_an_input_of_eight_bits(rng, tmp_path):
     net.add("Quant", 2.0**-7, 0.0, 8.0, signed=1)
     net.add("Conv", signs(rng, 4, 3, 3, 3))
     operators = check(net, tmp_path, unit=2.0**-8)
-    assert isinstance(operators[0], Steps) and operators[0].thresholds.shape == (1, 255)
+    assert isinstance(operators[0], Steps)
+    assert operators[0].thresholds.shape == (1, 255)
     assert any(isinstance(it, RoundedConv) for it in operators)
 
 
@@ -322,7 +324,7 @@ def test_the_samples_of_a_user(rng, tmp_path):
         import_qonnx(net.bytes(), tmp_path / "n.ftbnn", samples=numbers(rng, (5, 4)))
 
 
-def test_only_what_the_output_needs_is_read(rng, tmp_path):
+def test_only_what_the_output_needs_is_read(rng):
     net = Net(3)
     net.add("Erf")
     net.x = "x"

@@ -145,6 +145,15 @@ def read(data):
     return file
 
 
+def read_steps(graph, channels):
+    assert graph.file.version == 4
+    count, rows = graph.take("I"), graph.take("I")
+    assert rows in (1, channels)
+    thresholds = graph.blob("<f4", count * rows).reshape(rows, count)
+    assert (thresholds.diff(dim=1) >= 0).all()
+    return {"thresholds": thresholds}
+
+
 def read_operator(graph, values):  # noqa: PLR0912, PLR0915 - a branch for each kind
     kind, path = KINDS[graph.take("B")], graph.text()
     inputs = [graph.take("I") for _ in range(graph.take("I"))]
@@ -200,6 +209,8 @@ def read_operator(graph, values):  # noqa: PLR0912, PLR0915 - a branch for each 
     elif kind == "map":
         assert graph.file.version >= 4
         fields["factors"] = graph.blob("<f4", values[output][1] * values[output][2]).reshape(values[output][1:])
+    elif kind == "steps":
+        fields |= read_steps(graph, before)
     if kind in ("conv", "bconv", "rounded conv", "linear", "pointwise"):
         fields |= graph.epilogue(after)
     return SimpleNamespace(**fields, shape=values[output])
@@ -282,6 +293,7 @@ RUN = {
     "conv": convolve,
     "bconv": binary_convolve,
     "rounded conv": convolve,
+    "steps": lambda operator, x: (x[:, :, None] > operator.thresholds[:, :, None, None]).sum(2).to(x),
     "linear": lambda operator, x: (x[:, :, 0, 0] @ operator.weight.T)[:, :, None, None],
     "max-pool": lambda operator, x: windows(operator, x, -torch.inf).amax((-1, -2)),
     "avg-pool": average,

@@ -75,7 +75,7 @@ def test_what_is_out_of_range_is_refused():
         (at_bits, b"\x20", "unknown number of bits 32"),
         (at_bits, b"\x10", "weights has 3 bytes, not 6"),
         (8, b"\x02", "unknown kind 11"),
-        (8, b"\x04", "version 4"),
+        (8, b"\x05", "version 5"),
     ):
         with pytest.raises(FormatError, match=message):
             load(sealed(data, at, change))
