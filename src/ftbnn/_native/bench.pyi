@@ -14,3 +14,8 @@ def gradient_roof(bytes: bool, threads: int, seconds: float) -> float | None:
     """
     The same of the multiplications that the gradients of binary convolutions are made of.
     """
+
+def binary_loops() -> list[tuple[str, str, float]]:
+    """
+    (name, instructions, GMAC/s of one thread right now) of every way to count a binary convolution that the ISA in use has.
+    """

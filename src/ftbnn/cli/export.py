@@ -12,7 +12,9 @@ SUFFIXES = (".ftbnn", ".onnx")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "checkpoint", type=Path, help="a run directory (its best epoch) or a checkpoint; for C and QONNX also a .ftbnn file"
+        "checkpoint",
+        type=Path,
+        help="a run (its best epoch) or a checkpoint; for C and QONNX also a .ftbnn file",
     )
     parser.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="default: the run's name with .ftbnn or .onnx; for C a folder"

@@ -47,7 +47,9 @@ def small_networks():
 def build_small(name, stem, method=None):
     """The network and an input of whole numbers, both float64."""
     network = build(name, classes=3, stem=stem, width=4 if name in REGISTRY else None, method=method).double()
-    channels, side = (1, 28) if stem is None else (3, 32 if stem == "small" else 64)
+    channels, side = 3, 32 if stem == "small" else 64
+    if stem is None:
+        channels, side = REGISTRY[name].in_channels, REGISTRY[name].image_size
     return network, torch.randint(-3, 4, (2, channels, side, side)).double()
 
 
