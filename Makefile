@@ -36,6 +36,7 @@ NETS := ftbnn18 ftbnn-d18-g1-90m ftbnn-d34-g5-135m
 NET = $(BIN)/ftbnn bench net --threads 1,2 --peers onnxruntime,openvino
 
 bench: $(READY)  ## measure the engine beside others (minutes, wants a quiet machine); writes reports
+	@$(BIN)/ftbnn bench loops --report $(REPORT)
 	@$(BIN)/ftbnn bench conv --report $(REPORT)
 	@$(NET) $(NETS) --isa $(ISA) --report $(REPORT)
 	@$(BIN)/ftbnn bench net --paper --isa $(ISA) --report $(REPORT)

@@ -38,7 +38,7 @@ constexpr Name names[] = {
     {feature::avx512_vnni, "avx512_vnni"},
     {feature::avx512_vpopcntdq, "avx512_vpopcntdq"},
     {feature::avx512_bitalg, "avx512_bitalg"},
-    {feature::avx512_vbmi, "avx512_vbmi"},
+    {feature::avx512_vbmi, "avx512vbmi"},
     {feature::avx512_bf16, "avx512_bf16"},
     {feature::avx_vnni, "avx_vnni"},
     {feature::amx_tile, "amx_tile"},

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn methods")
     from ftbnn.errors import unknown
-    from ftbnn.nn import METHODS
+    from ftbnn.models import METHODS
 
     rows = {name: row for name, row in METHODS.items() if args.filter in name}
     if not rows:
