@@ -11,6 +11,7 @@ import time
 import pytest
 
 from ftbnn.cli.main import main
+from ftbnn.experiments.methods import PRINTED
 from ftbnn.experiments.names import EXPERIMENTS
 from ftbnn.experiments.result import read
 from ftbnn.training.loop import Loop
@@ -70,6 +71,7 @@ def test_runs_are_shared(results):
     assert {path.name for path in (results / "table1" / "runs").iterdir()} == {
         "ftbnn18-multi-step-seed0",
         "ftbnn18-long-seed0",
+        *(f"method-{name}-seed0" for name in PRINTED if name != "ftbnn"),
     }
     assert read(results / "table2")["runs"][0] == read(results / "table3")["runs"][0]
 

@@ -6,13 +6,13 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from ftbnn.nn.methods.irnet import StandardisedSigns
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from ftbnn import _native
 from ftbnn.nn import BConv, FPReLU, MeanScaledSigns, Polynomial, Sign, Signs, Tanh, Window, use_backend
+from ftbnn.nn.methods import METHODS
 from ftbnn.nn.methods.reactnet import RPReLU
 from ftbnn.nn.native import Block
 from ftbnn.nn.native.block import BLOCK
@@ -66,7 +66,7 @@ def convolutions(draw):
     weight_rule = draw(st.sampled_from([Window(0.1), Window(), Polynomial(), Tanh(0.5, 2.0)]))
     signs = draw(st.sampled_from([Signs, Signs, MeanScaledSigns]))(weight_rule)
     if inputs // groups * kernel[0] * kernel[1] > 2:  # one weight has no deviation, and of two the scale is 2^-0.5
-        signs = draw(st.sampled_from([signs, signs, signs, StandardisedSigns()]))
+        signs = draw(st.sampled_from([signs, signs, signs, METHODS["irnet"].signs()]))
     conv = BConv(
         inputs,
         outputs,

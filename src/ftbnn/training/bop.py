@@ -23,7 +23,7 @@ def flippable(network: nn.Module) -> list[nn.Parameter]:
         if signs is not None and (layer.rounded_parameters() or (own and not signs.is_plain)):
             raise UserError(
                 f"bop flips plain signs, and the method of {path} makes them of real-valued weights: "
-                "use --method bop, ftbnn or another without transforms and scales of weights"
+                "use the method bop, ftbnn or another without transforms and scales of weights"
             )
         found += own
     if not found:

@@ -96,8 +96,8 @@ def test_wrong_values_in_python_are_one_clear_line(settings, message):
 
 
 def test_a_setting_of_a_later_version_is_named():
-    with pytest.raises(UserError, match="momentum"):
-        Recipe.from_json(Recipe("x").to_json() | {"momentum": 0.9})
+    with pytest.raises(UserError, match="lookahead"):
+        Recipe.from_json(Recipe("x").to_json() | {"lookahead": 0.9})
 
 
 @pytest.mark.parametrize("values", [{}, {"name": "x", "lr": "fast"}, {"name": "x", "milestones": 3}])
