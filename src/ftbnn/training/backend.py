@@ -5,7 +5,6 @@ the same backend, or the same seed would not give the same bits.
 """
 
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 import torch
 from torch import nn
@@ -19,20 +18,19 @@ from ftbnn.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Fact:
-    """How many times as fast as `torch` a step is with these kernels, from so many channels a group on (the mean over
-    binary convolutions) up to networks of width 64."""
+    """How many times as fast as `torch` a step is with these kernels, from networks of width 16 up to those of 64."""
 
     backend: str
     kernels: str  # of the gradients, as `ftbnn info` names them
     speed: tuple[float, float]
-    least_channels: float = 0.0
 
 
-# Fastest first; benchmarks/reports/2026-11-18-training-passes has the measurements.
+# Fastest first. Reports: 2026-11-18-training-passes, and of AVX2 2026-11-18-amd-epyc-family-26-model-2-training.
 FACTS = (
     Fact("native8", "avx512vnni", (2.1, 5.1)),
+    Fact("native8", "avxvnni", (2.0, 4.5)),
     Fact("native", "avx512bf16", (2.1, 3.6)),
-    Fact("native", "avx2", (1.5, 1.5), least_channels=100),  # with 53 it is 0.9
+    Fact("native", "avx2", (1.2, 1.7)),
 )
 # Where it is shown that they learn what torch learns; `auto` takes no other.
 LEARNS_THE_SAME = {"native": "benchmarks/reports/2026-11-16-backends"}
@@ -60,7 +58,7 @@ def choose(recipe: Recipe, network: nn.Module, device: torch.device, *, before: 
     elif obstacle is not None:
         return Choice("torch", f"native {obstacle}")
     else:
-        return _fastest(_channels(network))
+        return _fastest()
     if choice.backend.startswith("native"):
         if obstacle is not None:
             raise UserError(f"backend={choice.backend} {obstacle}; backend=torch does")
@@ -68,30 +66,21 @@ def choose(recipe: Recipe, network: nn.Module, device: torch.device, *, before: 
     return choice
 
 
-def _fastest(channels: float) -> Choice:
-    """For a network of so many channels a group, on this machine."""
+def _fastest() -> Choice:
+    """On this machine."""
     if not is_faster():
         return Choice("torch", "this machine has no kernels that train faster")
     kernels = machine.capabilities()["kernels"]
     here = [fact for fact in FACTS if kernels[KERNELS[fact.backend]] == fact.kernels]
     known = [fact for fact in here if fact.backend in LEARNS_THE_SAME]
-    wide = [fact for fact in known if channels >= fact.least_channels]
-    if wide:
-        fact = wide[0]
+    if known:
+        fact = known[0]
         speed = " to ".join(f"{times:g}" for times in sorted(set(fact.speed)))
         why = f"{speed} times as fast as torch where measured ({fact.kernels} kernels)"
         faster = next((other for other in here if FACTS.index(other) < FACTS.index(fact)), None)
         more = "" if faster is None else f"; backend={faster.backend} is faster still, with gradients in bytes"
         return Choice(fact.backend, why + more)
-    if known:
-        return Choice("torch", f"with {channels:.0f} channels a group the {known[0].kernels} kernels are no faster")
     return Choice("native", f"its {kernels['gradients']} kernels have not been measured, but others were faster")
-
-
-def _channels(network: nn.Module) -> float:
-    """Inputs of a group of binary convolutions, on average."""
-    weights = (p for _, layer in layers(network) if layer.has_binary_form for p in layer.parameters(recurse=False))
-    return fmean(weight.shape[1] for weight in weights if weight.dim() > 1)
 
 
 def _obstacle(recipe: Recipe, network: nn.Module, device: torch.device) -> str | None:

@@ -41,12 +41,12 @@ def test_auto_is_native_where_its_kernels_are_faster(monkeypatch):
         ("avx512bf16", WIDE, "native", "times as fast as torch"),
         ("avx512bf16", NETWORK, "native", "times as fast as torch"),
         ("avx2", WIDE, "native", "avx2 kernels"),
-        ("avx2", NETWORK, "torch", "16 channels a group"),
+        ("avx2", NETWORK, "native", "avx2 kernels"),
         ("amx", WIDE, "native", "not been measured"),
         ("portable", WIDE, "torch", "no kernels"),
     ],
 )
-def test_auto_goes_by_cpu_and_channels_and_says_why(monkeypatch, gradients, network, backend, why):
+def test_auto_goes_by_cpu_and_says_why(monkeypatch, gradients, network, backend, why):
     on_a_machine_with(monkeypatch, gradients)
     choice = choose(Recipe("r"), network, CPU)
     assert choice.backend == backend
