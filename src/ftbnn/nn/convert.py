@@ -9,6 +9,7 @@ from ftbnn.errors import UserError
 from ftbnn.nn.layer import Layer
 from ftbnn.nn.method import Method, Shape
 from ftbnn.nn.methods import method_named
+from ftbnn.text import counted
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Binarized:
 
     def __str__(self) -> str:
         kept = "".join(f"\n  left {path}: {why}" for path, why in self.left.items())
-        return f"{len(self.replaced)} convolutions are binary now: {', '.join(self.replaced)}{kept}"
+        return f"binary now: {counted(len(self.replaced), 'convolution')}, {', '.join(self.replaced)}{kept}"
 
 
 def binarize(network: nn.Module, method: str | Method = "ftbnn", *, keep: Sequence[str] = ("stem", "fc")) -> Binarized:

@@ -37,7 +37,7 @@ def test_a_network_of_ones_own_trains_and_says_what_became_of_it(method):
         "stem.0": "it is to be kept",
         "odd": "its padding is (0, 0) (zeros), not half its kernel in zeros",
     }
-    assert "2 convolutions are binary now: body.0, body.2\n  left stem.0" in str(told)
+    assert "binary now: 2 convolutions, body.0, body.2\n  left stem.0" in str(told)
     made = network.body[0]
     if isinstance(made, BConv) and made.weight.shape == weight.shape:
         assert torch.equal(made.weight.detach(), weight)
