@@ -2,6 +2,7 @@
 // flipped bits behind right checksums. What still loads is run. A finding is a sanitizer's report or an assertion.
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <random>
