@@ -44,7 +44,7 @@ std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8
       for (const __m128i two : bytes) {
         const __m128i offsets = _mm_slli_epi16(two, 4);
         _mm_storel_epi64(reinterpret_cast<__m128i*>(to), offsets);
-        _mm_storeh_pd(reinterpret_cast<double*>(to + rows), _mm_castsi128_pd(offsets));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to + rows), _mm_unpackhi_epi64(offsets, offsets));
         to += 2 * rows;
       }
     }

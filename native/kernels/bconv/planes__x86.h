@@ -72,8 +72,8 @@ inline void spread_chunks(const SpreadRow& row) {
         if (k % chunks_a_byte == 1) two = _mm_srli_epi16(two, Bits);
         two = _mm_and_si128(two, mask);
         std::uint8_t* to = plane(first + k, x);
-        byte % 2 == 1 ? _mm_storeh_pd(reinterpret_cast<double*>(to), _mm_castsi128_pd(two))
-                      : _mm_storel_epi64(reinterpret_cast<__m128i*>(to), two);
+        if (byte % 2 == 1) two = _mm_unpackhi_epi64(two, two);
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to), two);
       }
     }
     for (; x < row.width; ++x) {
