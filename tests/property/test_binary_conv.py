@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_conv_grad import Conv, convs, packed
 
 from ftbnn import _native_tests as native
-from ftbnn.nn.bconv import split_groups
+from ftbnn.groups import split_groups
 
 native.trap_tiles()
 ISAS = native.kernels("bconv")

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ftbnn import _native_tests as native
-from ftbnn.nn.bconv import split_groups
+from ftbnn.groups import split_groups
 
 native.trap_tiles()
 ISAS = [name for name in native.grad_kernels() if name != "amx"]  # a trap for every instruction: too many here

@@ -4,8 +4,8 @@ from arrays import dense_weight
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftbnn.groups import split_groups
 from ftbnn.nn import BConv, Signs
-from ftbnn.nn.bconv import split_groups
 
 
 @st.composite

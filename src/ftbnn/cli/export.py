@@ -30,24 +30,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    require_torch("ftbnn export")
-    from ftbnn.workflows.deploy import default_name, export
-
+    file = _file(args.checkpoint)
+    if args.zoo or args.format not in ("c", "qonnx") or file is None:
+        require_torch("ftbnn export")
     if args.zoo:
         _ship(args)
         return
     if args.zoo_dir or args.data_dir or args.about:
         raise UserError("--zoo-dir, --data-dir and --about are of --zoo; leave them out")
     if args.format == "c":
-        _write_c(args)
+        _write_c(args, file)
         return
-    ending = "onnx" if args.format == "qonnx" else args.format
-    out = args.out or default_name(args.checkpoint, ending)
+    out = args.out or _default_name(args.checkpoint, file, "onnx" if args.format == "qonnx" else args.format)
     if out.is_dir():
         raise UserError(f"{out} is a directory; -o takes a file")
     if args.format == "qonnx":
-        _exchange(args, out if out.suffix == ".onnx" else out.with_name(f"{out.name}.onnx"))
+        _exchange(args, file, out if out.suffix == ".onnx" else out.with_name(f"{out.name}.onnx"))
         return
+    from ftbnn.workflows.deploy import export
+
     if out.suffix in SUFFIXES and out.suffix != f".{args.format}":
         raise UserError(f"{out} would hold {args.format}; give --format {out.suffix[1:]}, or another name")
     if out.suffix not in SUFFIXES:
@@ -68,12 +69,33 @@ def run(args: argparse.Namespace) -> None:
         print(f"checked in ONNX Runtime: median error {made.median_error:.1e}")
 
 
-def _write_c(args: argparse.Namespace) -> None:
-    from ftbnn.workflows.deploy import export_c
+def _file(given: Path) -> Path | None:
+    """The .ftbnn file that is meant, which takes no PyTorch; None of a run or a checkpoint."""
+    from ftbnn.zoo import resolve
 
+    path = resolve(given)
+    return path if path.suffix == ".ftbnn" else None
+
+
+def _default_name(given: Path, file: Path | None, ending: str) -> Path:
+    if file is not None:
+        return Path(f"{file.stem}.{ending}")
+    from ftbnn.workflows.deploy import default_name
+
+    return default_name(given, ending)
+
+
+def _write_c(args: argparse.Namespace, file: Path | None) -> None:
     if args.out is None:
         raise UserError("say with -o into which folder to write the C files")
-    made = export_c(args.checkpoint, args.out, name=args.name)
+    if file is None:
+        from ftbnn.workflows.deploy import export_c
+
+        made = export_c(args.checkpoint, args.out, name=args.name)
+    else:
+        from ftbnn.exchange.c_export import export_c as write_c
+
+        made = write_c(file, args.out, args.name)
     if args.json:
         print_json(made.to_json())
         return
@@ -86,10 +108,15 @@ def _write_c(args: argparse.Namespace) -> None:
     print(f"main.c checks itself on {counted(made.images, 'image')} (CMakeLists.txt builds it)")
 
 
-def _exchange(args: argparse.Namespace, out: Path) -> None:
-    from ftbnn.workflows.deploy import export_as_qonnx
+def _exchange(args: argparse.Namespace, file: Path | None, out: Path) -> None:
+    if file is None:
+        from ftbnn.workflows.deploy import export_as_qonnx
 
-    made = export_as_qonnx(args.checkpoint, out)
+        made = export_as_qonnx(args.checkpoint, out)
+    else:
+        from ftbnn.exchange.qonnx_export import export_qonnx
+
+        made = export_qonnx(file, out)
     if args.json:
         print_json(vars(made) | {"path": str(made.path)})
         return

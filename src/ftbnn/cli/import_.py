@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ftbnn.cli.output import print_json, require_torch
+from ftbnn.cli.output import print_json
 from ftbnn.errors import UserError
 from ftbnn.text import counted, line, size
 
@@ -24,7 +24,6 @@ def _numbers(text: str) -> list[float]:
 
 
 def run(args: argparse.Namespace) -> None:
-    require_torch("ftbnn import")
     from ftbnn.exchange.qonnx_import import import_qonnx
 
     out = args.out or args.network.with_suffix(".ftbnn").name

@@ -1,9 +1,9 @@
-"""inspect: what a .ftbnn file holds, operator by operator. Needs no PyTorch, but for --mcu."""
+"""inspect: what a .ftbnn file holds, operator by operator. Needs no PyTorch."""
 
 import argparse
 from pathlib import Path
 
-from ftbnn.cli.output import print_json, require_torch
+from ftbnn.cli.output import print_json
 from ftbnn.errors import UserError
 from ftbnn.text import counted, line, size, table
 
@@ -61,7 +61,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _show_footprint(path: Path, *, as_json: bool) -> None:
-    require_torch("ftbnn inspect --mcu")
     from ftbnn.exchange.c_export import footprint
 
     took = footprint(path)

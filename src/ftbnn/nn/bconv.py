@@ -8,7 +8,6 @@ multiplies the result with, where that is more than one constant per channel: sc
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError
+from ftbnn.groups import Part, split_groups
 from ftbnn.nn import native, operators
 from ftbnn.nn.backend import backend
 from ftbnn.nn.layer import Layer, Packed
@@ -33,31 +33,6 @@ def _pair(name: str, value: Pair, *, least: int) -> tuple[int, int]:
     if len(pair) != 2 or not all(isinstance(size, int) and size >= least for size in pair):
         raise UserError(f"{name} of a binary convolution is one or two whole numbers from {least} on, not {value!r}")
     return pair
-
-
-@dataclass(frozen=True)
-class Part:
-    """A run of equal groups: the channels it reads and writes, and the name of its weight."""
-
-    weight: str
-    groups: int
-    inputs: slice
-    outputs: slice
-
-
-def split_groups(in_channels: int, out_channels: int, groups: int) -> tuple[Part, ...]:
-    """Channels over groups: floor(c / groups) each, in and out; the last group takes the remainder too.
-
-    One part if that comes out even; else the first groups - 1 groups and, on its own, the last.
-    """
-    inside, outside = in_channels // groups, out_channels // groups
-    if inside * groups == in_channels and outside * groups == out_channels:
-        return (Part("weight", groups, slice(0, in_channels), slice(0, out_channels)),)
-    in_head, out_head = inside * (groups - 1), outside * (groups - 1)
-    return (
-        Part("weight", groups - 1, slice(0, in_head), slice(0, out_head)),
-        Part("tail", 1, slice(in_head, in_channels), slice(out_head, out_channels)),
-    )
 
 
 def _plain(  # noqa: PLR0917 - the schema's order

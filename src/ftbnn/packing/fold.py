@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ftbnn.nn.bconv import split_groups
+from ftbnn.groups import split_groups
 from ftbnn.packing.graph import (
     BConv,
     Conv,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftbnn import _native
-from ftbnn.nn.bconv import split_groups
+from ftbnn.groups import split_groups
 from ftbnn.packing.graph import (
     OPERATORS,
     BConv,

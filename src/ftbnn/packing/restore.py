@@ -18,8 +18,8 @@ from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from ftbnn.errors import UserError
 from ftbnn.nn.layer import Layer, Packed
-from ftbnn.packing import build_graph
 from ftbnn.packing import graph as kinds
+from ftbnn.packing.export import build_graph
 from ftbnn.packing.fold import fold
 from ftbnn.packing.graph import Fused, Graph
 from ftbnn.tracing import evaluating

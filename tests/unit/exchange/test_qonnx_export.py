@@ -112,14 +112,20 @@ def test_qonnx_runs_and_cleans_it(tmp_path, monkeypatch):
         assert np.allclose(found, model(image[None]), rtol=1e-4, atol=1e-4)
 
 
-def test_neither_onnx_nor_qonnx_is_needed(tmp_path):
-    code = f"""
+def test_neither_torch_nor_onnx_nor_qonnx_is_needed(tmp_path):
+    """Into QONNX, back, and into C, with the light install."""
+    code = """
 import sys
-sys.modules.update(onnx=None, qonnx=None, brevitas=None)
-from ftbnn.exchange.qonnx_export import export_qonnx
-from ftbnn.exchange.qonnx_import import import_qonnx
-from ftbnn.zoo import resolve
-export_qonnx(resolve("zoo:digits"), {str(tmp_path / "d.onnx")!r})
-import_qonnx({str(tmp_path / "d.onnx")!r}, {str(tmp_path / "d.ftbnn")!r})
+sys.modules.update(torch=None, onnx=None, qonnx=None, brevitas=None)
+from ftbnn.cli.main import main
+for words in (
+    ["export", "zoo:digits-small", "--format", "qonnx", "-o", "d.onnx"],
+    ["import", "d.onnx", "-o", "d.ftbnn"],
+    ["export", "d.ftbnn", "--format", "c", "-o", "c"],
+    ["inspect", "d.ftbnn", "--mcu"],
+):
+    assert main(words) == 0, words
+assert main(["export", "zoo:digits-small"]) == 2
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "needs PyTorch" in done.stderr

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ftbnn.nn.bconv import BConv, convolve, split_groups
+from ftbnn.groups import split_groups
+from ftbnn.nn.bconv import BConv, convolve
 from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.layer import Layer
 from ftbnn.nn.method import Method, Shape

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError
-from ftbnn.nn.bconv import INIT_GAIN, BConv, Part
+from ftbnn.groups import Part
+from ftbnn.nn.bconv import INIT_GAIN, BConv
 from ftbnn.nn.layer import Packed
 from ftbnn.nn.method import Method, Shape
 from ftbnn.nn.rules import Polynomial
