@@ -122,8 +122,8 @@ def _exchange(args: argparse.Namespace, file: Path | None, out: Path) -> None:
         return
     print(f"{line(str(out), 200)}: {size(made.size_bytes)} in {made.nodes} nodes")
     print(
-        f"its nodes and the engine on {made.samples} samples: same best class for {made.same_class:.1%}, "
-        f"median error {made.median_error:.1e}"
+        f"imported again and compared on {made.samples} samples: same best class for {made.same_class:.1%}, "
+        f"largest error {made.largest_error:.1e}"
     )
 
 

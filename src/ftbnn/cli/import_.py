@@ -52,8 +52,9 @@ def run(args: argparse.Namespace) -> None:
         f"the ONNX file has {size(made.onnx_bytes)}"
     )
     print(
-        f"run natively and by its own nodes on {counted(made.samples, 'sample')}: same best class for "
-        f"{made.same_class:.1%}, same outputs for {made.same_outputs:.1%}, largest error {made.largest_error:.1e}"
+        f"run natively and by its own nodes on {counted(made.samples, 'sample')}: {counted(made.tensors, 'tensor')} "
+        f"the same, same best class for {made.same_class:.1%}, same outputs for {made.same_outputs:.1%}, "
+        f"largest error {made.largest_error:.1e}"
     )
 
 

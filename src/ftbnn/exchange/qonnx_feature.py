@@ -4,7 +4,7 @@ Functions of single numbers are not carried out where they stand. In front of a 
 few levels is thresholds; in front of a maximum it can wait; only what reads real numbers has it written down.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from ftbnn.packing.graph import Channels, Epilogue, Flatten, Operator, Pointwise
 
 Pads = tuple[int, int, int, int]  # top, left, bottom, right
 NO_PADS: Pads = (0, 0, 0, 0)
+NOWHERE = Node("", "", (), ())
 EXACT = 2**24  # float32 holds all whole numbers up to it
 
 
@@ -278,6 +279,19 @@ class Writer:
             return Domain()
         ends = np.stack([scale * feature.domain.low + shift, scale * feature.domain.high + shift])
         return Domain(float(ends.min()), float(ends.max()), True) if np.abs(ends).max() < EXACT else Domain()
+
+    def forms(self, feature: Feature) -> Iterator[Feature]:
+        """The feature as all the values there are that it can be told by."""
+        yield feature
+        value, functions = feature.value, feature.functions
+        if found := self.known.get(("grounded", value, *map(id, functions))):
+            yield replace(feature, value=found[0], functions=())
+        if feature.cut and (found := self.known.get(("steps", value, *map(id, functions[: feature.cut])))):
+            yield from self.forms(replace(feature, value=found[0], functions=(found[1], *functions[feature.cut :])))
+        for key, negated in self.known.items():
+            if key[:2] == ("negated", value):
+                back = Function(NOWHERE, "Mul", (np.frombuffer(key[2]).astype(np.float32),))
+                yield replace(feature, value=negated, functions=(back, *functions))
 
     def plain(self, node: Node, feature: Feature, *, keep_units: bool = False) -> Feature:
         """Settled, unpadded and carried out."""

@@ -1,4 +1,4 @@
-"""A QONNX file in, a .ftbnn file out: read, lowered, run natively, compared with the reference, written."""
+"""A QONNX file in, a .ftbnn file out: read, lowered, run natively, compared with its own nodes, written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,33 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftbnn.errors import UserError
+from ftbnn.exchange.qonnx_check import Agreement, check
 from ftbnn.exchange.qonnx_lower import Lowered, lower
 from ftbnn.exchange.qonnx_model import OnnxModel, parse, read_bytes
-from ftbnn.exchange.qonnx_reference import run
 from ftbnn.files import write_atomically
 from ftbnn.packing.write import InputInfo, encode
-from ftbnn.runtime import load
 
 SAMPLES = 16
-# A sign next to 0 may turn with the order of a real sum and move an image's outputs; a wrong file is wrong for many.
-TOLERANCE = 1e-3
-MOST_OFF = 0.25  # share of samples that may be off by more
-ROUNDING = 1e-5  # of outputs that are the same but for the order of sums
 METADATA = "ftbnn."  # what an export of ours has left in the file
 
 
 @dataclass(frozen=True)
-class Imported:
-    """What an import made, and how the engine's outputs compare with the network's over `samples`."""
+class Imported(Agreement):
+    """What an import made, and how the engine compares with the network's own nodes."""
 
     path: Path
     size_bytes: int
     onnx_bytes: int
     operators: int
-    samples: int
-    same_class: float  # share, 0 to 1
-    same_outputs: float  # share of samples whose outputs are the same but for rounding
-    largest_error: float  # relative to the largest output of the sample
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -67,9 +58,18 @@ def import_qonnx(
     file = encode(lowered.graph, info)
     if samples is None:
         samples = _random(lowered, info)
-    compared = _compare(model, lowered, file, samples)
+    if samples.shape[1:] != lowered.shape or not len(samples):
+        raise UserError(f"samples must have the shape (N, {', '.join(map(str, lowered.shape))}), not {samples.shape}")
+    agreement = check(model, lowered, info, samples, lambda x: file_images(lowered, x))
     write_atomically(Path(path), file)
-    return Imported(Path(path), len(file), len(data), len(lowered.graph.operators), *compared, lowered.notes)
+    return Imported(
+        **vars(agreement),
+        path=Path(path),
+        size_bytes=len(file),
+        onnx_bytes=len(data),
+        operators=len(lowered.graph.operators),
+        notes=lowered.notes,
+    )
 
 
 def _info(
@@ -130,36 +130,3 @@ def file_images(lowered: Lowered, x: NDArray[Any]) -> NDArray[np.float32]:
     start = lowered.graph.input
     moved = x.transpose([0, *(axis + 1 for axis in lowered.layout)])
     return np.ascontiguousarray(moved.reshape(len(x), start.channels, start.height, start.width), np.float32)
-
-
-def _compare(
-    model: OnnxModel, lowered: Lowered, file: bytes, samples: NDArray[np.float32]
-) -> tuple[int, float, float, float]:
-    """Raises UserError where the file does not compute what the network does."""
-    if samples.shape[1:] != lowered.shape or not len(samples):
-        raise UserError(f"samples must have the shape (N, {', '.join(map(str, lowered.shape))}), not {samples.shape}")
-    shown = OnnxModel(**vars(model) | {"output": _last(model, lowered)})
-    batch = model.shape[0] or 1
-    parts = [samples[k : k + batch] for k in range(0, len(samples) // batch * batch, batch)] or [
-        np.resize(samples, (batch, *samples.shape[1:]))
-    ]
-    expected = np.concatenate([run(shown, part).reshape(len(part), -1) for part in parts])
-    with np.errstate(all="ignore"):
-        found = load(file)(file_images(lowered, np.concatenate(parts)))
-        size = np.maximum(np.abs(expected).max(axis=1), np.finfo(np.float32).tiny)
-        errors = np.abs(found - expected).max(axis=1) / size
-    same = float((found.argmax(1) == expected.argmax(1)).mean())
-    if not np.isfinite(errors).all() or (errors > TOLERANCE).mean() > MOST_OFF:
-        raise UserError(
-            f"cannot import the network: its file gives other outputs than its nodes do (same best output for "
-            f"{same:.1%} of {len(found)} samples, median error {np.median(errors):.2g}); real numbers next to a sign?"
-        )
-    return len(found), same, float((errors <= ROUNDING).mean()), float(errors.max())
-
-
-def _last(model: OnnxModel, lowered: Lowered) -> str:
-    """The tensor that the file's output is: before what was left out at the end."""
-    name = model.output
-    for _ in lowered.notes:
-        name = next(node for node in model.nodes if name in node.outputs).inputs[0]
-    return name

@@ -29,6 +29,9 @@ class Lowered:
     notes: tuple[str, ...]
     layout: tuple[int, ...]
     shape: tuple[int, ...]  # of the network's input, without the batch
+    output: str  # the tensor that the file's output is: before what was left out at the end
+    tensors: dict[str, tuple[Feature, ...]]  # by which values of the file each can be told
+    whole: frozenset[str]  # those that are whole numbers times a unit
 
 
 def lower(model: OnnxModel) -> Lowered:
@@ -70,11 +73,16 @@ class _Lowering:
         found = self.known.get(self.output)
         if not isinstance(found, Feature):
             raise ImportRefused(None, "its output does not depend on its input")
-        output = self.writer.plain(last, found).value
+        plain = self.writer.plain(last, found)
+        output = plain.value
         if output is start:
             output = self.writer.pointwise(last, start, Epilogue())
         graph = fold(Graph(start, output, tuple(self.writer.operators)))
-        return Lowered(graph, tuple(self.notes), layout, shape)
+        features = {name: feature for name, feature in self.known.items() if isinstance(feature, Feature)}
+        tensors = {name: tuple(self.writer.forms(feature)) for name, feature in features.items()}
+        tensors[self.output] = (replace(plain, value=output),)
+        whole = frozenset(name for name, feature in features.items() if feature.domain.is_whole)
+        return Lowered(graph, tuple(self.notes), layout, shape, self.output, tensors, whole)
 
     def _layout(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The order of the input's axes in a file: channels first, where the network begins by putting them there."""

@@ -116,19 +116,17 @@ def _turned(conv: BConv, channels: NDArray[np.bool_]) -> tuple[NDArray[np.bool_]
 
 def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value]) -> None:
     """Makes a pointwise operator the end of the one before it, if nothing else reads what lies between."""
-    candidates = []
-    for value, epilogue in _views(step):
-        before = writer.get(value)
-        if isinstance(before, Fused) and reads[value] == 1:
-            joined = then(before.epilogue, epilogue) or _spread(before, epilogue, writer, reads)
-            if joined is not None:
-                candidates.append((_PREFERENCE.index(type(before)), before, joined))
-    if candidates:
-        _, before, epilogue = min(candidates, key=lambda candidate: candidate[0])
-        before.epilogue = epilogue
-        before.folded += (step.path, *step.folded)
-        before.output = step.output
-        writer[step.output] = before
+    views = [
+        (before, reads[value], end) for value, end in _views(step) if isinstance(before := writer.get(value), Fused)
+    ]
+    for before, readers, end in sorted(views, key=lambda view: _PREFERENCE.index(type(view[0]))):
+        joined = (then(before.epilogue, end) or _spread(before, end, writer, reads)) if readers == 1 else None
+        if joined is not None:
+            before.epilogue = joined
+            before.folded += (step.path, *step.folded)
+            before.output = step.output
+            writer[step.output] = before
+            return
 
 
 def _spread(before: Fused, second: Epilogue, writer: dict[Value, Operator], reads: Counter[Value]) -> Epilogue | None:
@@ -156,11 +154,14 @@ def _spread(before: Fused, second: Epilogue, writer: dict[Value, Operator], read
         homeless = None if taken is not None else homeless
     if homeless is not None:
         return None
-    for part, epilogue in plan:
-        part.epilogue = epilogue
+    shortcut = first.shortcut
+    for number, (part, epilogue) in enumerate(reversed(plan)):  # other numbers are another value
+        part.epilogue = replace(epilogue, shortcut=shortcut) if number else epilogue
+        shortcut = part.output = Value(part.output.channels, part.output.height, part.output.width)
+        writer[shortcut], reads[shortcut] = part, 1
     joined = then(replace(first, shortcut=None), replace(second, shortcut=None))
     assert joined is not None
-    return replace(joined, shortcut=first.shortcut)
+    return replace(joined, shortcut=shortcut)
 
 
 def _views(step: Pointwise) -> Iterator[tuple[Value, Epilogue]]:

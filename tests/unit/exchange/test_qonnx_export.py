@@ -85,7 +85,7 @@ def test_steps(tmp_path):
 def test_the_command(tmp_path, capsys):
     out = tmp_path / "digits.onnx"
     assert main(["export", "zoo:digits", "--format", "qonnx", "-o", str(out)]) == 0
-    assert "same best class for 100.0%" in capsys.readouterr().out
+    assert "same best class for 100.0%, largest error 0.0e+00" in capsys.readouterr().out
     assert main(["import", str(out), "-o", str(tmp_path / "digits.ftbnn")]) == 0
     assert main(["eval", str(tmp_path / "digits.ftbnn"), "--data", "digits"]) == 0
     assert "97.98" in capsys.readouterr().out  # as the zoo's card says

@@ -330,3 +330,33 @@ def test_only_what_the_output_needs_is_read(rng):
     net.x = "x"
     net.add("MatMul", numbers(rng, (3, 2)))
     assert len(lower(parse(net.bytes())).graph.operators) == 1
+
+
+@pytest.mark.parametrize("damage", ["a weight", "a threshold", "a number"])
+def test_a_file_that_computes_something_else_is_refused(damage, rng, tmp_path, monkeypatch):
+    """One bit of one weight, one threshold by a step, one real weight by a thousandth: the node is named."""
+    net = Net(4, 5, 5)
+    net.add("Conv", rng.normal(size=(6, 4, 3, 3)), pads=[1, 1, 1, 1])
+    norm(net, rng, 6)
+    net.add("BipolarQuant", 1.0)
+    net.add("Conv", signs(rng, 5, 6, 3, 3))
+
+    def damaged(model):
+        lowered = lower(model)
+        conv, binary = (next(it for it in lowered.graph.operators if isinstance(it, kind)) for kind in (Conv, BConv))
+        if damage == "a weight":
+            binary.positive[0][2, 1, 0, 0] ^= True
+        elif damage == "a threshold":
+            binary.threshold[np.argmin(np.abs(binary.threshold))] += 2.0
+        else:
+            weight = conv.weights[0].copy()
+            weight[3, 1, 1, 1] += 1e-3
+            conv.weights = (weight,)
+        return lowered
+
+    import_qonnx(net.bytes(), tmp_path / "n.ftbnn")
+    monkeypatch.setattr("ftbnn.exchange.qonnx_import.lower", damaged)
+    node = "Conv_0" if damage == "a number" else "Conv_3"
+    with pytest.raises(ImportRefused, match=f"cannot import Conv '{node}': the file gives other numbers"):
+        import_qonnx(net.bytes(), tmp_path / "other.ftbnn")
+    assert not (tmp_path / "other.ftbnn").exists()
