@@ -60,7 +60,7 @@ struct StemKernels {
   std::unique_ptr<Stem> (*make)(const StemShape& shape);
 };
 
-// Its last row suits nothing: the convolution is then done in floats.
+// Where no row suits, and where one makes nothing, the convolution is done in floats.
 const Table<StemKernels>& stem_table();
 
 }  // namespace ftbnn

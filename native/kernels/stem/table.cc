@@ -5,7 +5,7 @@
 namespace ftbnn {
 
 extern const SliceKernels slices__amx, slices__amx_emulated;
-extern const DotKernels dots__avx512vnni, dots__avxvnni;
+extern const DotKernels dots__avx512vnni, dots__avxvnni, dots__portable;
 
 const Table<StemKernels>& stem_table() {
   static const Table<StemKernels> table = {
@@ -18,11 +18,13 @@ const Table<StemKernels>& stem_table() {
 #if defined(FTBNN_AVXVNNI)
       {"avxvnni", AVX2 | feature::avx_vnni, by_dots<dots__avxvnni>()},
 #endif
-#endif
+      // Without VNNI floats are faster (docs/decisions/0014): this row takes such stems and makes nothing of them.
       {"none",
-       PORTABLE,
-       {[](const StemShape&) { return false; }, [](const StemShape&) { return Sizes{}; },
+       AVX2,
+       {suits_dots, [](const StemShape&) { return Sizes{}; },
         [](const StemShape&) { return std::unique_ptr<Stem>(); }}},
+#endif
+      {"portable", PORTABLE, by_dots<dots__portable>()},
   };
   return table;
 }

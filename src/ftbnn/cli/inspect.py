@@ -67,7 +67,8 @@ def _show_footprint(path: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(took.to_json())
         return
-    header = ["operator", "kind", "output", "kept as", "binary products", "words of 32 bits", "float operations"]
+    header = ["operator", "kind", "output", "kept as", "binary products", "words of 32 bits", "whole products"]
+    header += ["float operations"]
     rows = [
         [
             line(row["path"]),
@@ -76,11 +77,13 @@ def _show_footprint(path: Path, *, as_json: bool) -> None:
             row["kept_as"],
             row["binary_operations"],
             row["words"],
+            row["whole_operations"],
             row["float_operations"],
         ]
         for row in took.rows
     ]
-    total = ["all", "", "", "", took.binary_operations, took.words, took.float_operations]
+    total = ["all", "", "", "", took.binary_operations, took.words, took.whole_operations]
+    total += [took.float_operations]
     print(table(header, [*rows, total]))
     print(f"flash: {size(took.constant_bytes)} of constants, and the code (docs/microcontroller.md)")
     print(f"RAM: {size(took.arena_bytes)}, and the stack, the image and the scores")

@@ -1,26 +1,33 @@
 """The text of each step of a C program: the operands of one function of the headers in `c/`."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ftbnn.exchange.c_forms import Code, Step
 from ftbnn.exchange.c_program import Program
+from ftbnn.exchange.c_stem import Stem
 from ftbnn.packing.graph import (
     AverageTo,
     AvgPool,
     BConv,
     Channels,
+    Combine,
     Concat,
     Conv,
     Flatten,
     Fused,
     Linear,
+    Map,
     MaxPool,
     Operator,
     Pointwise,
     RoundedConv,
+    Steps,
     Value,
     Window,
 )
@@ -47,8 +54,10 @@ def comment(text: str) -> str:
 
 
 def load_u8(program: Program) -> list[str]:
-    """How an 8-bit image comes in."""
+    """How an 8-bit image comes in: as a stem does it, or by itself."""
     step = program.image
+    if program.stem is not None:
+        return [*_stem(program, program.stem, program.steps[0]), *more_codes(program, program.steps[0])]
     if program.pixel_limits is not None:
         limits = program.constants.integers(program.pixel_limits)
         return [_map_text(step.output), f"ftbnn_load_u8_codes(image, map, {limits}, {program.at(step.codes[0])});"]
@@ -61,6 +70,23 @@ def load_f32(program: Program) -> list[str]:
     step = program.image
     start = [_map_text(step.output), out(program, step), "ftbnn_load_f32(image, map, &out);"]
     return [*start, *more_codes(program, step)]
+
+
+def _stem(program: Program, stem: Stem, step: Step) -> Texts:
+    operator, integers = stem.operator, program.constants.integers
+    fields: Fields = _sides(operator, operator.window)
+    fields[f"weights_{operator.bits}"] = integers(_by_taps(operator.integers))
+    fields |= {"order": integers(stem.order), "ratio": program.constants.floats(stem.ratio)}
+    yield struct("stem", "op", fields | {"rows": integers(stem.rows), "columns": integers(stem.columns)})
+    if (limits := program.limits(step)) is not None:
+        low, high = map(integers, limits)
+        yield f"ftbnn_stem_codes(&op, image, {low}, {high}, {program.at(step.codes[0])});"
+        return
+    yield tail(
+        program, replace(operator, epilogue=replace(operator.epilogue, scale=stem.scale.astype(np.float64), shift=None))
+    )
+    yield out(program, step)
+    yield f"ftbnn_stem(&op, image, {program.constants.floats(stem.offsets)}, &tail, &out);"
 
 
 def more_codes(program: Program, step: Step) -> Texts:
@@ -142,15 +168,50 @@ def _conv(program: Program, step: Step) -> Texts:
     assert isinstance(operator, Conv | RoundedConv | Linear)
     fields: Fields = {"in": program.at(operator.inputs[0])}
     if isinstance(operator, Linear):
-        weights = operator.weight.ravel()
         fields |= {**_sides(operator, Window((1, 1), (1, 1), (0, 0))), "groups": "1"}
+        fields["weights"] = program.constants.floats(operator.weight.ravel())
     else:
-        weights = np.concatenate([np.asarray(part).transpose(0, 2, 3, 1).ravel() for part in operator.weights])
         fields |= {**_sides(operator, operator.window), "groups": str(operator.groups)}
-    yield struct("conv", "op", fields | {"weights": program.constants.floats(weights)})
+    if isinstance(operator, Conv):
+        fields["weights"] = program.constants.floats(_by_taps(operator.weights))
+    elif isinstance(operator, RoundedConv):
+        fields[f"weights_{operator.bits}"] = program.constants.integers(_by_taps(operator.integers))
+        fields["unit"] = program.constants.floats(operator.unit)
+    yield struct("conv", "op", fields)
     yield tail(program, operator)
     yield out(program, step)
     yield "ftbnn_conv(&op, &tail, &out);"
+
+
+def _by_taps(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate([np.asarray(part).transpose(0, 2, 3, 1).ravel() for part in parts])
+
+
+def _steps(program: Program, step: Step) -> Texts:
+    operator = step.operator
+    assert isinstance(operator, Steps)
+    thresholds = program.constants.floats(operator.thresholds)
+    yield out(program, step)
+    where = f"{program.at(operator.inputs[0])}, (struct ftbnn_map){_map(step.output)}"
+    yield f"ftbnn_steps({where}, {thresholds}, {operator.count}, {int(operator.rows > 1)}, &out);"
+
+
+def _combine(program: Program, step: Step) -> Texts:
+    operator = step.operator
+    assert isinstance(operator, Combine)
+    first, second = (program.at(value) for value in operator.inputs)
+    yield out(program, step)
+    sides = f"(struct ftbnn_map){_map(step.output)}, (struct ftbnn_map){_map(operator.inputs[1])}"
+    yield f"ftbnn_combine({first}, {second}, {sides}, {int(operator.is_sum)}, &out);"
+
+
+def _map_factors(program: Program, step: Step) -> Texts:
+    operator = step.operator
+    assert isinstance(operator, Map)
+    factors = program.constants.floats(operator.factors)
+    yield out(program, step)
+    where = f"{program.at(operator.inputs[0])}, (struct ftbnn_map){_map(step.output)}"
+    yield f"ftbnn_map_factors({where}, {factors}, &out);"
 
 
 def _pointwise(program: Program, step: Step) -> Texts:
@@ -228,4 +289,7 @@ CALLS: dict[type[Operator], Callable[[Program, Step], Texts]] = {
     Concat: _move,
     Channels: _move,
     Flatten: _flatten,
+    Steps: _steps,
+    Combine: _combine,
+    Map: _map_factors,
 }

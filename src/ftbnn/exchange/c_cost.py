@@ -4,7 +4,7 @@ Of floats every product, sum, quotient, comparison and conversion is one operati
 FPU. A curve (sigmoid and others) is taken for CURVE of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -13,13 +13,16 @@ from ftbnn.packing.graph import (
     AverageTo,
     AvgPool,
     BConv,
+    Combine,
     Conv,
     Fused,
     Linear,
+    Map,
     MaxPool,
     Operator,
     Pointwise,
     RoundedConv,
+    Steps,
     Value,
 )
 
@@ -29,20 +32,29 @@ ACTS = {"none": 0, "relu": 1, "prelu": 2, "fprelu": 2, "clamp": 2}
 
 @dataclass(frozen=True)
 class Operations:
-    """`binary` are products of two bits, `words` the words of 32 bits whose ones are counted for them."""
+    """`binary` are products of two bits, `words` the words of 32 bits whose ones are counted for them, `whole` products
+    of whole numbers."""
 
     floats: int = 0
     binary: int = 0
     words: int = 0
+    whole: int = 0
 
     def __add__(self, other: "Operations") -> "Operations":
-        return Operations(self.floats + other.floats, self.binary + other.binary, self.words + other.words)
+        return Operations(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
-def operations_of(step: Step, *, in_whole_numbers: bool) -> Operations:
+def operations_of(step: Step, *, in_whole_numbers: bool, is_stem: bool) -> Operations:
     """Of a step (the image is one too); `in_whole_numbers`: its codes come of comparing whole numbers."""
     operator, size = step.operator, step.output.size
     binary = _binary(operator) if isinstance(operator, BConv) else Operations()
+    if is_stem:
+        assert isinstance(operator, RoundedConv)
+        channels = operator.inputs[0].channels
+        binary = Operations(whole=_products(operator))
+        if not in_whole_numbers:  # of each channel's sum a conversion, of all but the first a product and a sum
+            floats = (3 * channels - 2 + _tail(operator) + len(step.codes)) * size
+            return binary + Operations(floats)
     if in_whole_numbers or step.in_codes:
         return binary
     floats = len(step.codes) * size
@@ -50,6 +62,10 @@ def operations_of(step: Step, *, in_whole_numbers: bool) -> Operations:
         floats += 3 * size
     elif isinstance(operator, Fused):
         floats += _sums(operator) + _tail(operator) * size
+    elif isinstance(operator, Combine | Map):
+        floats += size
+    elif isinstance(operator, Steps):  # comparisons of a search, and the count as a number
+        floats += (operator.count.bit_length() + 1) * size
     elif isinstance(operator, MaxPool | AvgPool | AverageTo):
         floats += _taps(operator) * operator.output.channels + (0 if isinstance(operator, MaxPool) else size)
     return binary + Operations(floats)
@@ -63,11 +79,18 @@ def _binary(operator: BConv) -> Operations:
 
 
 def _sums(operator: Fused) -> int:
-    if isinstance(operator, Conv | RoundedConv):
-        return 2 * _taps(operator) * sum(int(part.shape[0] * part.shape[1]) for part in operator.weights)
+    if isinstance(operator, Conv):
+        return 2 * _products(operator)
+    if isinstance(operator, RoundedConv):  # a weight is converted and multiplied with its unit too
+        return 4 * _products(operator)
     if isinstance(operator, Linear):
         return 2 * int(operator.weight.size)
     return 0 if isinstance(operator, Pointwise) else operator.output.size  # a binary convolution's are converted
+
+
+def _products(operator: Conv | RoundedConv) -> int:
+    parts = operator.integers if isinstance(operator, RoundedConv) else operator.weights
+    return _taps(operator) * sum(int(part.shape[0] * part.shape[1]) for part in parts)
 
 
 def _tail(operator: Fused) -> int:

@@ -21,7 +21,7 @@ from ftbnn.runtime import Model, load
 from ftbnn.text import line
 
 TEMPLATES = Path(__file__).parent / "c"
-HEADERS = ("ftbnn_bits.h", "ftbnn_tail.h", "ftbnn_convolutions.h", "ftbnn_between.h")
+HEADERS = ("ftbnn_bits.h", "ftbnn_tail.h", "ftbnn_convolutions.h", "ftbnn_stem.h", "ftbnn_between.h")
 VECTOR_BYTES = 1 << 14  # of images in the test vector, which has at least one and at most MOST_IMAGES
 MOST_IMAGES = 8
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -34,13 +34,14 @@ TAKEN = {"main", "test_vector", *(header.removesuffix(".h") for header in HEADER
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a network takes as C: bytes of constants (flash, without code) and of RAM, and operations an image."""
+    """What a network takes as C: bytes of constants (flash, without code) and of RAM, and operations an 8-bit image."""
 
     constant_bytes: int
     arena_bytes: int
     float_operations: int
     binary_operations: int
     words: int
+    whole_operations: int
     rows: tuple[dict[str, Any], ...]  # of each step
 
     def to_json(self) -> dict[str, Any]:
@@ -110,18 +111,24 @@ def _footprint(program: Program) -> Footprint:
                 "float_operations": took.floats,
                 "binary_operations": took.binary,
                 "words": took.words,
+                "whole_operations": took.whole,
             }
         )
     constants = program.constants.size_bytes
-    return Footprint(constants, program.arena_bytes, total.floats, total.binary, total.words, tuple(rows))
+    return Footprint(constants, program.arena_bytes, total.floats, total.binary, total.words, total.whole, tuple(rows))
 
 
 def _calls(program: Program) -> dict[str, str]:
-    """The functions' bodies; the constants grow as they are written."""
+    """The functions' bodies; the constants grow as they are written. A stem of whole numbers is the first step of 8-bit
+    images and the same in floats that of others."""
+    first, rest = program.steps[:1], program.steps
+    if program.stem is not None:
+        rest = program.steps[1:]
+    of_floats = "".join(call(program, step) for step in first) if program.stem is not None else ""
     return {
-        "calls": "".join(call(program, step) for step in program.steps),
+        "calls": "".join(call(program, step) for step in rest),
         "load_u8": block("the image", load_u8(program)).rstrip(),
-        "load_f32": block("the image", load_f32(program)).rstrip(),
+        "load_f32": (block("the image", load_f32(program)) + of_floats).rstrip(),
     }
 
 

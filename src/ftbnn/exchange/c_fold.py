@@ -27,7 +27,7 @@ def limits_of(operator: BConv, code: Code) -> Limits | None:
     sums = np.arange(-most, most + 1, dtype=np.float32)
     low, high = (np.empty(operator.output.channels, np.int32) for _ in range(2))
     for channel in range(operator.output.channels):
-        y = _end(operator.epilogue, channel, sums)
+        y = end_of(operator.epilogue, channel, sums)
         threshold = np.float32(0) if code.numbers is None else code.numbers[channel]
         found = np.flatnonzero(y > threshold)
         if not len(found):
@@ -39,15 +39,18 @@ def limits_of(operator: BConv, code: Code) -> Limits | None:
     return low, high
 
 
-def _end(end: Epilogue, channel: int, acc: Floats) -> Floats:
-    """The epilogue of one channel in float32."""
+def end_of(
+    end: Epilogue, channel: int, acc: Floats, scale: np.float32 | None = None, shift: np.float32 | None = None
+) -> Floats:
+    """The epilogue of one channel in float32, with another scale and shift where they are given."""
 
     def number(numbers: NDArray[np.float64] | None, absent: float) -> np.float32:
         found: np.float32 = np.float32(absent if numbers is None else numbers[channel])
         return found
 
     with np.errstate(over="ignore", invalid="ignore"):
-        y: Floats = number(end.scale, 1) * acc + number(end.shift, 0)
+        factor = number(end.scale, 1) if scale is None else scale
+        y: Floats = factor * acc + (number(end.shift, 0) if shift is None else shift)
         if end.act == "relu":
             y = np.where(y > 0, y, np.float32(0))
         elif end.act == "prelu":
@@ -57,6 +60,17 @@ def _end(end: Epilogue, channel: int, acc: Floats) -> Floats:
         elif end.act == "clamp":
             y = np.where(y < np.float32(end.low), np.float32(end.low), np.where(y > end.high, np.float32(end.high), y))
         return y if end.after is None else np.add(y, number(end.after, 0))
+
+
+def is_rising(end: Epilogue, channels: int) -> NDArray[np.bool_] | None:
+    """Of each channel, whether what follows the scale rises with it (else it falls); None where it does both."""
+    if end.act not in STRAIGHT:
+        return None
+    ones = np.ones(channels)
+    left = end.left if end.act in ("prelu", "fprelu") and end.left is not None else ones
+    right = end.right if end.act == "fprelu" and end.right is not None else ones
+    rises, falls = (left >= 0) & (right >= 0), (left <= 0) & (right <= 0)
+    return rises if (rises | falls).all() else None
 
 
 def pixel_limits(scale: Floats, shift: Floats, code: Code) -> NDArray[np.int16] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ftbnn.packing.graph import AverageTo, Flatten, Operator, Pointwise, Value, Window
+from ftbnn.packing.graph import AverageTo, Combine, Flatten, Map, Operator, Pointwise, Steps, Value, Window
 
 ROUNDS, ENOUGH = 40, 2_000_000  # orders to try after each other, and comparisons for all of them
 
@@ -80,7 +80,7 @@ def _fits(buffer: Buffer, place: int, other: Buffer, taken: int) -> bool:
 def lead(operator: Operator, value: Value) -> int:
     """Of an operator's input. What is read element by element as the output is written, as shortcuts are, has none."""
     output = operator.output
-    if isinstance(operator, Pointwise):
+    if isinstance(operator, Pointwise | Steps | Combine | Map):
         return 0
     if isinstance(operator, Flatten):
         positions = value.height * value.width

@@ -326,6 +326,18 @@ def _concat(b: _Builder, operator: kinds.Concat) -> str:
     return b.node("Concat", [b.names[it] if alike else _map(b, it) for it in operator.inputs], axis=1)
 
 
+def _combine(b: _Builder, operator: kinds.Combine) -> str:
+    b.like(operator)
+    alike = operator.output in b.vectors
+    inputs = [b.names[it] if alike else _map(b, it) for it in operator.inputs]
+    return b.node("Add" if operator.is_sum else "Mul", inputs)
+
+
+def _factors(b: _Builder, operator: kinds.Map) -> str:
+    factors = b.constant(operator.factors.reshape(1, 1, *operator.factors.shape))
+    return b.node("Mul", [_map(b, operator.inputs[0]), factors])
+
+
 def _channels(b: _Builder, operator: kinds.Channels) -> str:
     b.like(operator)
     return b.node("Gather", [b.names[operator.inputs[0]], b.constant(operator.source.astype(np.int64))], axis=1)
@@ -364,4 +376,6 @@ WRITE: dict[type[Operator], Callable[[_Builder, Any], str]] = {
     kinds.Flatten: _flatten,
     kinds.RoundedConv: _rounded,
     kinds.Steps: _steps,
+    kinds.Combine: _combine,
+    kinds.Map: _factors,
 }

@@ -11,7 +11,7 @@ from ftbnn.exchange.qonnx_feature import EXACT, NO_PADS, Feature, Writer, dims_o
 from ftbnn.exchange.qonnx_functions import Domain, Function, slope
 from ftbnn.exchange.qonnx_model import Array, ImportRefused, Node
 from ftbnn.exchange.qonnx_products import LARGEST_WINDOW, Product, multiply
-from ftbnn.packing.graph import AverageTo, AvgPool, Concat, Epilogue, MaxPool, Value, Window
+from ftbnn.packing.graph import AverageTo, AvgPool, Combine, Concat, Epilogue, Map, MaxPool, Value, Window
 
 Operand = Feature | Array | None
 
@@ -79,6 +79,8 @@ def _with_constant(op: str) -> Callable[[Call], Feature]:
         first, second = call[0], call[1]
         if isinstance(first, Feature) and isinstance(second, Feature):
             return _two(call, op, first, second)
+        if op == "Mul" and (made := _by_position(call)) is not None:
+            return made
         if isinstance(first, Feature):
             return call.function(_spread(call, first, call.constant(1)), op, call.constant(1))
         assert isinstance(second, Feature)
@@ -95,14 +97,46 @@ def _spread(call: Call, feature: Feature, constant: Array) -> Feature:
     return feature
 
 
+def _by_position(call: Call) -> Feature | None:
+    """A product with constants that are the same for all channels and differ between pixels."""
+    (x,) = (it for it in call.inputs if isinstance(it, Feature))
+    (constant,) = (it for it in call.inputs if isinstance(it, np.ndarray))
+    if len(x.shape) != 3 or constant.ndim < 2 or max(constant.shape[-2:]) == 1 or constant.size > x.value.size:
+        return None
+    _spread(call, x, constant)
+    factors = np.broadcast_to(constant, (1, *x.shape))[0]
+    if (factors != factors[:1]).any():
+        return None
+    plain = call.writer.plain(call.node, x)
+    value = call.writer.like(plain.value)
+    return Feature(x.shape, call.writer.emit(Map(path_of(call.node), (plain.value,), value, factors=factors[0])))
+
+
+def _combined(call: Call, first: Feature, second: Feature, *, is_sum: bool) -> Feature:
+    """A sum or product of two tensors, of which one may have one channel or one pixel for all of the other's."""
+    if first.value.size < second.value.size:
+        first, second = second, first
+    if np.broadcast_shapes((1, *first.shape), (1, *second.shape)) != (1, *first.shape):
+        raise call.refuse("each of its tensors is larger than the other somewhere")
+    first, second = (call.writer.plain(call.node, it) for it in (first, second))
+    dims = dims_of(call.node, [*[1] * (len(first.shape) - len(second.shape)), *second.shape])
+    large = first.value
+    if dims[0] not in (1, large.channels) or dims[1:] not in ((1, 1), (large.height, large.width)):
+        raise call.refuse(f"it spreads {list(second.shape)} over {list(first.shape)}")
+    if dims != (second.value.channels, second.value.height, second.value.width):
+        raise call.refuse("it spreads a vector along pixels")
+    made = Combine(path_of(call.node), (large, second.value), call.writer.like(large), is_sum=is_sum)
+    return Feature(first.shape, call.writer.emit(made))
+
+
 def _two(call: Call, op: str, first: Feature, second: Feature) -> Feature:
-    if op not in ("Add", "Sub"):
-        raise call.refuse("it multiplies or divides two tensors that depend on the image")
-    if first.shape != second.shape:
-        raise call.refuse("it spreads a tensor over a larger one")
+    if op == "Div":
+        raise call.refuse("it divides by a tensor that depends on the image")
     writer, node = call.writer, call.node
     if op == "Sub":
         second = call.function(second, "Neg")
+    if op == "Mul" or first.shape != second.shape:
+        return _combined(call, first, second, is_sum=op != "Mul")
     if first is second:
         return call.function(first, "Mul", np.array(2.0))
     first, second = (writer.plain(node, it, keep_units=True) for it in (first, second))

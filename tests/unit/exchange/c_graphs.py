@@ -10,15 +10,18 @@ from ftbnn.packing.graph import (
     AvgPool,
     BConv,
     Channels,
+    Combine,
     Concat,
     Conv,
     Epilogue,
     Flatten,
     Graph,
     Linear,
+    Map,
     MaxPool,
     Pointwise,
     RoundedConv,
+    Steps,
     Value,
     Window,
 )
@@ -114,9 +117,9 @@ class Maker:
         divisor = {"whole": bool(self.pick(0, 1))} if kind is AvgPool else {}
         self.write(kind, [value], output, window=window, **divisor)
 
-    def average_to(self):
+    def average_to(self, sides=None):
         value = self.values[-1]
-        sides = (int(self.random.integers(1, side + 1)) for side in (value.height, value.width))
+        sides = sides or (int(self.random.integers(1, side + 1)) for side in (value.height, value.width))
         self.write(AverageTo, [value], Value(value.channels, *sides))
 
     def concat(self):
@@ -136,6 +139,30 @@ class Maker:
         value = self.values[-1]
         output = Value(value.channels, value.height, value.width)
         self.write(Pointwise, [value], output, epilogue=self.epilogue(output))
+
+    def steps(self):
+        value = self.values[-1]
+        rows, count = self.pick(1, value.channels), int(self.random.integers(1, 9))
+        thresholds = np.sort(self.numbers(rows * count).reshape(rows, count), axis=1)
+        self.write(Steps, [value], Value(value.channels, value.height, value.width), thresholds=thresholds)
+
+    def combine(self):
+        """With a value of the same shape, or the average of its positions."""
+        value = self.values[-1]
+        same = [
+            v for v in self.values if (v.channels, v.height, v.width) == (value.channels, value.height, value.width)
+        ]
+        other = self.pick(*same)
+        if self.random.random() < 0.5:
+            self.average_to(sides=(1, 1))
+            other = self.values[-1]
+        output = Value(value.channels, value.height, value.width)
+        self.write(Combine, [value, other], output, is_sum=bool(self.pick(0, 1)))
+
+    def map(self):
+        value = self.values[-1]
+        factors = self.numbers(value.height * value.width).reshape(value.height, value.width)
+        self.write(Map, [value], Value(value.channels, value.height, value.width), factors=factors)
 
     def flatten(self):
         value = self.values[-1]
@@ -157,6 +184,9 @@ class Maker:
         middle = [binary] * 5 + [self.pointwise, self.average_to, self.concat, self.channels, self.sign_again]
         middle += [lambda: self.convolution(Conv), lambda: self.convolution(RoundedConv)]
         middle += [lambda: self.pool(MaxPool)] * 2 + [lambda: self.pool(AvgPool)]
+        middle += [self.steps, self.combine, self.map]
+        if self.random.random() < 0.3:
+            self.convolution(RoundedConv)
         for _ in range(self.random.integers(3, 10)):
             self.pick(*middle)()
         for step in self.pick((self.flatten, self.linear), (self.flatten, binary, self.linear), (binary,), ()):

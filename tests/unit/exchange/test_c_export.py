@@ -19,7 +19,7 @@ from ftbnn.cli.main import main
 from ftbnn.errors import UserError
 from ftbnn.exchange import c_calls
 from ftbnn.exchange.c_export import export_c, footprint
-from ftbnn.nn import BConv, Sign
+from ftbnn.nn import BConv, RoundedConv2d, Sign
 from ftbnn.packing import pack
 from ftbnn.packing.graph import MaxPool
 from ftbnn.runtime import load
@@ -127,6 +127,39 @@ def test_what_only_signs_read_is_whole_numbers(tmp_path):
     assert took.float_operations == sum(row["float_operations"] for row in took.rows) > 0
     assert_same_bits(file, tmp_path)
     assert "ftbnn_max_pool_codes" in (tmp_path / "model.c").read_text()
+
+
+def whole_network(channels, bits):
+    """A rounded stem, binary convolutions, pools, BatchNorms, and a binary layer that gives the scores."""
+    torch.manual_seed(0)
+    layers = [RoundedConv2d(channels, 16, 3, padding=1, bits=bits), torch.nn.BatchNorm2d(16), torch.nn.Hardtanh()]
+    for inputs, outputs in ((16, 24), (24, 10)):
+        layers += [BConv(inputs, outputs, 3, input=Sign()), torch.nn.BatchNorm2d(outputs)]
+    layers[3:3] = [torch.nn.MaxPool2d(2)]
+    return randomise(torch.nn.Sequential(*layers, torch.nn.Flatten())).eval()
+
+
+@needs_gcc
+@pytest.mark.parametrize(("channels", "std", "bits"), [(1, [0.3], 8), (3, [0.25] * 3, 8), (1, [0.3], 16)])
+def test_with_a_rounded_stem_a_network_is_whole_numbers(channels, std, bits, tmp_path):
+    """From pixels to the last sums; what remains is what makes scores of these: converted, scaled, shifted."""
+    file = tmp_path / "whole.ftbnn"
+    pack(whole_network(channels, bits), torch.randn(1, channels, 8, 8), file, mean=[0.4] * channels, std=std)
+    took, scores = footprint(file), 160
+    if bits == 8:  # sums of 16 bits go beyond what float32 counts
+        assert took.float_operations == 3 * scores
+        assert all(row["kept_as"] == "bits" for row in took.rows[1:-2])
+    assert took.whole_operations > 0
+    assert_same_bits(file, tmp_path)
+    assert ("ftbnn_stem_codes(" in (tmp_path / "model.c").read_text()) == (bits == 8)
+
+
+@needs_gcc
+def test_channels_that_are_scaled_differently_take_a_sum_each(tmp_path):
+    file = tmp_path / "whole.ftbnn"
+    pack(whole_network(3, 8), torch.randn(1, 3, 8, 8), file, mean=[0.4, 0.5, 0.6], std=[0.2, 0.25, 0.3])
+    assert_same_bits(file, tmp_path)
+    assert "ftbnn_stem(" in (tmp_path / "model.c").read_text()
 
 
 @needs_gcc

@@ -16,7 +16,7 @@ from ftbnn.exchange.qonnx_import import import_qonnx
 from ftbnn.exchange.qonnx_model import parse
 from ftbnn.exchange.qonnx_reference import run
 from ftbnn.packing import pack
-from ftbnn.packing.graph import Graph, Steps, Value
+from ftbnn.packing.graph import AverageTo, Combine, Conv, Graph, Map, Steps, Value, Window
 from ftbnn.packing.read import read_graph
 from ftbnn.packing.write import InputInfo, encode
 
@@ -80,6 +80,28 @@ def test_steps(tmp_path):
     assert run(parse((tmp_path / "steps.onnx").read_bytes()), x).reshape(2, -1).tolist() == expected
     import_qonnx(tmp_path / "steps.onnx", tmp_path / "back.ftbnn")
     assert ftbnn.load(tmp_path / "back.ftbnn")(x).tolist() == expected
+
+
+def test_combine_and_map(tmp_path):
+    """A gate by channel, one by position, a product of two maps, a constant factor for each position."""
+    random, image = np.random.default_rng(0), Value(4, 5, 6)
+    gate, mean, gated = Value(4, 1, 1), Value(1, 5, 6), Value(4, 5, 6)
+    thin, twice, out = Value(4, 5, 6), Value(4, 5, 6), Value(4, 5, 6)
+    window = Window((1, 1), (1, 1), (0, 0))
+    operators = (
+        AverageTo("gate", (image,), gate),
+        Combine("gated", (image, gate), gated, is_sum=False),
+        Conv("mean", (gated,), mean, window=window, groups=1, weights=(random.normal(size=(1, 4, 1, 1)),)),
+        Combine("thin", (gated, mean), thin, is_sum=True),
+        Combine("twice", (thin, gated), twice, is_sum=False),
+        Map("map", (twice,), out, factors=random.normal(size=(5, 6))),
+    )
+    source = tmp_path / "all.ftbnn"
+    source.write_bytes(encode(Graph(image, out, operators), InputInfo("c", (0,) * 4, (1,) * 4, 6, ())))
+    model, back = there_and_back(source, tmp_path)
+    assert np.array_equal(model, back)
+    kinds = [type(it) for it in read_graph(tmp_path / "back.ftbnn").operators]
+    assert kinds == [type(it) for it in operators]
 
 
 def test_the_command(tmp_path, capsys):

@@ -17,6 +17,52 @@ static inline void ftbnn_pointwise(const float* in, struct ftbnn_map map, const 
   ftbnn_end(&to);
 }
 
+/* How many of its thresholds, which rise, a number is greater than; they are of its channel (by_channel) or of all. */
+static inline void ftbnn_steps(const float* in, struct ftbnn_map map, const float* thresholds, int32_t count,
+                               int32_t by_channel, const struct ftbnn_out* out) {
+  struct ftbnn_out_writer to = ftbnn_begin(out);
+  for (int32_t p = map.height * map.width; p > 0; --p) {
+    for (int32_t c = 0; c < map.channels; ++c, ++in) {
+      const float* own = by_channel ? thresholds + c * count : thresholds;
+      int32_t first = 0, last = count;
+      while (first < last) {
+        const int32_t middle = (first + last) / 2;
+        if (own[middle] < *in) {
+          first = middle + 1;
+        } else {
+          last = middle;
+        }
+      }
+      ftbnn_put(&to, c, (float)first);
+    }
+  }
+  ftbnn_end(&to);
+}
+
+/* The product or sum of two values; the second may have one channel or one position for all. */
+static inline void ftbnn_combine(const float* first, const float* second, struct ftbnn_map map, struct ftbnn_map of,
+                                 int32_t is_sum, const struct ftbnn_out* out) {
+  const int32_t positions = map.height * map.width, step = of.height * of.width == 1 ? 0 : of.channels;
+  struct ftbnn_out_writer to = ftbnn_begin(out);
+  for (int32_t p = 0; p < positions; ++p) {
+    for (int32_t c = 0; c < map.channels; ++c, ++first) {
+      const float other = second[p * step + (of.channels == 1 ? 0 : c)];
+      ftbnn_put(&to, c, is_sum ? *first + other : *first * other);
+    }
+  }
+  ftbnn_end(&to);
+}
+
+/* Every channel of a position times the factor of the position. */
+static inline void ftbnn_map_factors(const float* in, struct ftbnn_map map, const float* factors,
+                                     const struct ftbnn_out* out) {
+  struct ftbnn_out_writer to = ftbnn_begin(out);
+  for (int32_t p = map.height * map.width; p > 0; --p, ++factors) {
+    for (int32_t c = 0; c < map.channels; ++c) ftbnn_put(&to, c, *factors * *in++);
+  }
+  ftbnn_end(&to);
+}
+
 /* The largest of a window, or its average: divided by `divisor`, or where that is 0 by the number of taps inside. */
 struct ftbnn_pool {
   const float* in;

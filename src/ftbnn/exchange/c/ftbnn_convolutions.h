@@ -101,8 +101,16 @@ struct ftbnn_conv {
   struct ftbnn_map from, to;
   struct ftbnn_window window;
   int32_t groups;
-  const float* weights; /* [out][kh][kw][in of the group] */
+  const float* weights; /* [out][kh][kw][in of the group]; or whole numbers, times the unit of their output channel */
+  const int8_t* weights_8;
+  const int16_t* weights_16;
+  const float* unit;
 };
+
+static inline float ftbnn_weight(const struct ftbnn_conv* op, int32_t at, int32_t out) {
+  if (op->weights != NULL) return op->weights[at];
+  return (float)(op->weights_8 != NULL ? op->weights_8[at] : op->weights_16[at]) * op->unit[out];
+}
 
 static inline void ftbnn_conv(const struct ftbnn_conv* op, const struct ftbnn_tail* tail, const struct ftbnn_out* out) {
   const struct ftbnn_window* w = &op->window;
@@ -112,7 +120,7 @@ static inline void ftbnn_conv(const struct ftbnn_conv* op, const struct ftbnn_ta
     const struct ftbnn_taps rows = ftbnn_taps_at(y, w->sh, w->ph, w->kh, op->from.height);
     for (int32_t x = 0; x < op->to.width; ++x) {
       const struct ftbnn_taps columns = ftbnn_taps_at(x, w->sw, w->pw, w->kw, op->from.width);
-      const float* weights = op->weights;
+      int32_t weights = 0;
       for (int32_t g = 0, c = 0; g < op->groups; ++g) {
         const int32_t size = ftbnn_group_size(op->from.channels, op->groups, g);
         const int32_t first = g * (op->from.channels / op->groups);
@@ -122,8 +130,8 @@ static inline void ftbnn_conv(const struct ftbnn_conv* op, const struct ftbnn_ta
             for (int32_t kx = columns.first; kx < columns.last; ++kx) {
               const int32_t position = (rows.start + ky) * op->from.width + columns.start + kx;
               const float* in = op->in + position * op->from.channels + first;
-              const float* weight = weights + (ky * w->kw + kx) * size;
-              for (int32_t k = 0; k < size; ++k) acc += in[k] * weight[k];
+              const int32_t weight = weights + (ky * w->kw + kx) * size;
+              for (int32_t k = 0; k < size; ++k) acc += in[k] * ftbnn_weight(op, weight + k, c);
             }
           }
           weights += w->kh * w->kw * size;
