@@ -16,8 +16,9 @@ import numpy as np
 from ftbnn.exchange.qonnx_feature import NO_PADS, Feature
 from ftbnn.exchange.qonnx_functions import apply
 from ftbnn.exchange.qonnx_lower import Lowered
-from ftbnn.exchange.qonnx_model import Array, ImportRefused, Node, OnnxModel
-from ftbnn.exchange.qonnx_reference import evaluate, norm_factors
+from ftbnn.exchange.qonnx_model import OnnxModel
+from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
+from ftbnn.exchange.qonnx_reference import evaluate, norm_factors, norm_sides
 from ftbnn.packing.fold import in_order
 from ftbnn.packing.graph import Graph, Value
 from ftbnn.packing.write import InputInfo, encode
@@ -193,13 +194,13 @@ def _or_zero(x: Array | None, error: Array | None) -> Array:
 
 
 def _product(node: Node, inputs: Errors, errors: Errors, is_whole: bool) -> Array:
-    """Of n terms in any order: n roundings of the sum of their sizes. Whole numbers times a unit: none but the unit's
-    own in every term."""
+    """Of n terms in any order: n roundings of the sum of their sizes. Of whole numbers times a unit only the unit
+    rounds, and that of each part, where parts are scaled before they are added: less than one whole number."""
     x, weight, *bias = inputs
     assert x is not None
     assert weight is not None
     terms = weight[0].size if node.op == "Conv" else x.shape[-1]
-    each = 2 * EPS if is_whole else (terms + ORDER) * EPS
+    each = STEPS * EPS if is_whole else (terms + ORDER) * EPS
     spread = np.abs(x).astype(np.float64) * each
     other = np.abs(weight).astype(np.float64)
     bound = np.abs(evaluate(node, [spread + _or_zero(x, errors[0]), other])[0]).astype(np.float64)
@@ -223,13 +224,14 @@ def _elementwise(node: Node, inputs: Errors, errors: Errors, y: Array) -> Array:
         first, second = given
         return np.asarray(rounding + moved[0] * second + moved[1] * first + moved[0] * moved[1])
     if node.op == "BatchNormalization":
-        sides = (-1, *[1] * (y.ndim - 2))
+        sides = norm_sides(node, y.ndim)
         numbers = [it for it in inputs[1:] if it is not None]
         factor, offset = (np.abs(it).reshape(sides) for it in norm_factors(node, *numbers))
         return np.asarray(rounding + moved[0] * factor + STEPS * EPS * (given[0] * factor + offset))
     if node.op in ("HardSwish", "LeakyRelu", "PRelu"):
         slope = given[1] if len(given) > 1 else np.float64(abs(node.get("alpha", STEEPEST)))
-        return np.asarray(rounding + moved[0] * np.maximum(slope, STEEPEST))
+        # A HardSwish of small numbers is one of x + 3, which has their last bits no more.
+        return np.asarray(rounding + moved[0] * np.maximum(slope, STEEPEST) + STEPS * EPS * given[0])
     x = inputs[0]
     assert x is not None
     around = [evaluate(node, [(x + sign * moved[0]).astype(np.float32), *inputs[1:]])[0] for sign in (-1, 1)]

@@ -14,7 +14,8 @@ import numpy as np
 
 from ftbnn.exchange.qonnx_check import ROUNDING
 from ftbnn.exchange.qonnx_import import METADATA, SAMPLES, import_qonnx
-from ftbnn.exchange.qonnx_model import Array, parse
+from ftbnn.exchange.qonnx_model import parse
+from ftbnn.exchange.qonnx_node import Array
 from ftbnn.exchange.qonnx_proto import FLOAT, Message, encode, tensor_of
 from ftbnn.files import write_atomically
 from ftbnn.packing import graph as kinds

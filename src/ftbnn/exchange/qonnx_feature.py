@@ -22,7 +22,7 @@ from ftbnn.exchange.qonnx_functions import (
     thresholds,
     uniform,
 )
-from ftbnn.exchange.qonnx_model import MOST_ELEMENTS, Array, ImportRefused, Node
+from ftbnn.exchange.qonnx_node import MOST_ELEMENTS, Array, ImportRefused, Node
 from ftbnn.packing.graph import Channels, Epilogue, Flatten, Operator, Pointwise, Steps, Value
 
 Pads = tuple[int, int, int, int]  # top, left, bottom, right
@@ -97,7 +97,7 @@ class Writer:
         shape, numbers, value = feature.shape, feature.elements, feature.value
         node = feature.mover or node
         dims = dims_of(node, shape)
-        if dims == (value.channels, value.height, value.width) and _is_in_order(numbers.ravel(), value.size):
+        if dims == (value.channels, value.height, value.width) and is_in_order(numbers.ravel(), value.size):
             return replace(feature, elements=None)
         if dims[1] * dims[2] == 1:
             feature = self._flat(node, feature)
@@ -111,7 +111,7 @@ class Writer:
             ):
                 raise ImportRefused(node, "it moves pixels; only whole channels can be moved")
             source = rows[:, 0] // pixels
-        if not _is_in_order(source, feature.value.channels):
+        if not is_in_order(source, feature.value.channels):
             key = ("channels", feature.value, source.tobytes())
             if key not in self.known:
                 made = Channels(path_of(node), (feature.value,), Value(*dims), source=source.astype(np.int32))
@@ -300,7 +300,7 @@ class Writer:
         return self.grounded(node, self.settled(node, feature), keep_units=keep_units)
 
 
-def _is_in_order(numbers: Array, count: int) -> bool:
+def is_in_order(numbers: Array, count: int) -> bool:
     return len(numbers) == count and bool((numbers == np.arange(count)).all())
 
 

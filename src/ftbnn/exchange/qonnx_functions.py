@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ftbnn.exchange.qonnx_model import Array, ImportRefused, Node
+from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
 from ftbnn.exchange.qonnx_reference import OPERATORS, quant_integers, trunc_integers
 from ftbnn.packing.graph import ActName, Epilogue
 

@@ -12,6 +12,8 @@ from ftbnn.errors import UserError
 from ftbnn.exchange.qonnx_check import Agreement, check
 from ftbnn.exchange.qonnx_lower import Lowered, lower
 from ftbnn.exchange.qonnx_model import OnnxModel, parse, read_bytes
+from ftbnn.exchange.tflite_flat import is_tflite
+from ftbnn.exchange.tflite_model import parse_tflite
 from ftbnn.files import write_atomically
 from ftbnn.packing.write import InputInfo, encode
 
@@ -50,7 +52,7 @@ def import_qonnx(
     images enter as x / 255. `samples` are inputs (N, ...) as the network takes them, by default random pixels.
     """
     data = source if isinstance(source, bytes) else read_bytes(Path(source))
-    model = parse(data)
+    model = parse_tflite(data) if is_tflite(data) else parse(data)
     lowered = lower(model)
     given = "" if isinstance(source, bytes) else Path(source).stem
     name = name or model.metadata.get(f"{METADATA}name", given)

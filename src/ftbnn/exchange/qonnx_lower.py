@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ftbnn.exchange.qonnx_feature import NO_PADS, Feature, Writer, dims_of
-from ftbnn.exchange.qonnx_model import Array, ImportRefused, Node, OnnxModel
+from ftbnn.exchange.qonnx_feature import NO_PADS, Feature, Writer, dims_of, is_in_order
+from ftbnn.exchange.qonnx_model import OnnxModel
+from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
 from ftbnn.exchange.qonnx_reference import evaluate
 from ftbnn.exchange.qonnx_rules import RULES, Call
 from ftbnn.packing.fold import fold
@@ -73,6 +74,8 @@ class _Lowering:
         found = self.known.get(self.output)
         if not isinstance(found, Feature):
             raise ImportRefused(None, "its output does not depend on its input")
+        if found.elements is not None and is_in_order(found.elements.ravel(), found.value.size):
+            found = replace(found, elements=None)  # whatever its shape: scores are a row
         plain = self.writer.plain(last, found)
         output = plain.value
         if output is start:

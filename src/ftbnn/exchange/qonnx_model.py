@@ -2,57 +2,20 @@
 
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ftbnn.errors import UserError
+from ftbnn.exchange.qonnx_domains import standard
+from ftbnn.exchange.qonnx_node import LONGEST_NAME, MOST_ELEMENTS, Array, ImportRefused, Node
 from ftbnn.exchange.qonnx_proto import FLOAT, Message, array_of, decode
 from ftbnn.text import line
 
-Array = NDArray[Any]
 MOST_BYTES = 2**31
 MOST_NODES = 2**14
-MOST_ELEMENTS = 2**28  # of a tensor, for one image
-LONGEST_NAME = 80
-
-
-@dataclass(frozen=True)
-class Node:
-    """One operator: the names of what it reads ("" where an input is left out) and writes."""
-
-    op: str
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    opset: int = 17
-
-    @property
-    def label(self) -> str:
-        """As errors speak of it."""
-        called = self.name or (self.outputs[0] if self.outputs else "")
-        return f"{line(self.op, LONGEST_NAME)} {line(called, LONGEST_NAME)!r}"
-
-    def get(self, name: str, default: Any) -> Any:
-        """An attribute, of the type that its default has."""
-        found = self.attributes.get(name, default)
-        if isinstance(default, float) and isinstance(found, int):
-            found = float(found)
-        if default is not None and not isinstance(found, type(default)):
-            raise ImportRefused(self, f"its attribute {name} is not of the type {type(default).__name__}")
-        return found
-
-
-class ImportRefused(UserError):
-    """A node that a .ftbnn file cannot hold, or that is not as ONNX has it, and why."""
-
-    def __init__(self, node: Node | None, reason: str) -> None:
-        where = "the network" if node is None else node.label
-        super().__init__(f"cannot import {where}: {line(reason, 300)}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +64,7 @@ def parse(data: bytes) -> OnnxModel:
         counts = f"{len(inputs)} inputs and {len(graph['output'])} outputs"
         raise ImportRefused(None, f"it has {counts}; a .ftbnn file has one input and one output")
     name, output = inputs[0]["name"], graph["output"][0]["name"]
-    ordered = _in_order(nodes, {name, *constants}, output)
+    ordered = _in_order(standard(nodes, constants), {name, *constants}, output)
     return OnnxModel(
         name=line(graph["name"]),
         nodes=tuple(ordered),
@@ -122,7 +85,7 @@ def _floats(array: Array) -> Array:
 def _node(message: Message, opsets: dict[str, int]) -> Node:
     domain = message["domain"] or "ai.onnx"
     names = tuple(message["input"]), tuple(message["output"])
-    node = Node(message["op_type"], message["name"], *names, opset=opsets.get(domain, 1))
+    node = Node(message["op_type"], message["name"], *names, opset=opsets.get(domain, 1), domain=message["domain"])
     for attribute in message["attribute"]:
         if attribute["ref_attr_name"]:
             raise ImportRefused(node, "its attributes are those of a function around it")

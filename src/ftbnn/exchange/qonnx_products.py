@@ -15,7 +15,7 @@ import numpy as np
 
 from ftbnn.exchange.qonnx_feature import EXACT, NO_PADS, Feature, Writer, path_of
 from ftbnn.exchange.qonnx_functions import LARGEST, Domain, Function, apply, slope
-from ftbnn.exchange.qonnx_model import Array, ImportRefused, Node
+from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
 from ftbnn.packing.graph import BConv, Conv, Epilogue, Linear, Operator, RoundedConv, Value, Window
 
 MOST_BINARY = 8  # binary convolutions that take the place of one of whole numbers

@@ -229,8 +229,7 @@ TYPES: dict[int, tuple[str, str]] = {
     12: ("<u4", "uint64_data"),
     13: ("<u8", "uint64_data"),
 }
-FLOAT, INT64 = 1, 7
-FLOAT16 = 10
+FLOAT, FLOAT16 = 1, 10
 MOST_RANK = 8
 
 
@@ -263,7 +262,8 @@ def array_of(tensor: Message) -> NDArray[Any]:
 
 
 def tensor_of(name: str, array: NDArray[Any]) -> Message:
-    """An array as a message, of float32 or int64."""
-    kind = INT64 if np.issubdtype(array.dtype, np.integer) else FLOAT
+    """An array as a message: real numbers as float32."""
+    kind = next((kind for kind, (name, _) in TYPES.items() if np.dtype(name) == array.dtype), FLOAT)
+    kind = FLOAT if array.dtype.kind == "f" else kind
     data = np.ascontiguousarray(array, TYPES[kind][0]).tobytes()
     return {"name": name, "dims": list(array.shape), "data_type": kind, "raw_data": data}

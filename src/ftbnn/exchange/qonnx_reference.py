@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ftbnn.exchange.qonnx_model import MOST_ELEMENTS, Array, ImportRefused, Node, OnnxModel
+from ftbnn.exchange.qonnx_model import OnnxModel
+from ftbnn.exchange.qonnx_node import MOST_ELEMENTS, Array, ImportRefused, Node
 
 MOST_COLUMNS = 2**27  # of the matrix that a convolution is
 
@@ -133,13 +134,21 @@ def trunc(node: Node, x: Array, scale: Array, zero: Array, *more: Array) -> Arra
     return _f32(_f32(y - _f32(zero / trunc_scale(scale, more[1]))) * more[1])
 
 
-def threshold_axis(node: Node) -> int:
+# As QONNX guesses where a file does not say.
+_LAYOUTS = {3: "NWC", 4: "NCHW"}
+
+
+def threshold_axis(node: Node, rank: int) -> int:
     """The axis of channels of a MultiThreshold."""
-    return -1 if node.get("data_layout", "NCHW").endswith("C") else 1
+    layout = node.get("data_layout", "") or _LAYOUTS.get(rank, "NC")
+    axis = layout.find("C") if "C" in layout else 1
+    if axis >= rank:
+        raise ImportRefused(node, f"its layout {layout[:20]} does not fit {rank} axes")
+    return axis
 
 
 def multi_threshold(node: Node, x: Array, thresholds: Array) -> Array:
-    axis = threshold_axis(node)
+    axis = threshold_axis(node, x.ndim)
     last = np.moveaxis(x, axis, -1)
     if thresholds.ndim != 2 or len(thresholds) not in (1, last.shape[-1]):
         raise ImportRefused(node, f"its thresholds have the shape {list(thresholds.shape)}")
@@ -195,8 +204,13 @@ def norm_factors(node: Node, scale: Array, bias: Array, mean: Array, variance: A
     return factor, _f32(bias - _f32(mean * factor))
 
 
+def norm_sides(node: Node, rank: int) -> tuple[int, ...]:
+    """The shape in which one number for each channel broadcasts."""
+    return (-1,) if node.get("channels_last", 0) else (-1, *[1] * (rank - 2))
+
+
 def batch_norm(node: Node, x: Array, *numbers: Array) -> Array:
-    factor, offset = (it.reshape(-1, *[1] * (x.ndim - 2)) for it in norm_factors(node, *numbers))
+    factor, offset = (it.reshape(norm_sides(node, x.ndim)) for it in norm_factors(node, *numbers))
     return _f32(_f32(x * factor) + offset)
 
 

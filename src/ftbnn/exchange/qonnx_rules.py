@@ -9,7 +9,7 @@ import numpy as np
 from ftbnn.exchange import qonnx_reference as reference
 from ftbnn.exchange.qonnx_feature import EXACT, NO_PADS, Feature, Writer, dims_of, path_of
 from ftbnn.exchange.qonnx_functions import Domain, Function, slope
-from ftbnn.exchange.qonnx_model import Array, ImportRefused, Node
+from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
 from ftbnn.exchange.qonnx_products import LARGEST_WINDOW, Product, multiply
 from ftbnn.packing.graph import AverageTo, AvgPool, Combine, Concat, Epilogue, Map, MaxPool, Value, Window
 
@@ -163,9 +163,10 @@ def _two(call: Call, op: str, first: Feature, second: Feature) -> Feature:
 def _batch_norm(call: Call) -> Feature:
     numbers = [call.constant(k) for k in range(1, 5)]
     factor, offset = reference.norm_factors(call.node, *numbers)
-    if factor.shape != call.x.shape[:1]:
-        raise call.refuse(f"it has {factor.size} channels, its input {call.x.shape[0]}")
-    sides = (-1, *[1] * (len(call.x.shape) - 1))
+    sides = reference.norm_sides(call.node, len(call.x.shape) + 1)
+    channels = call.x.shape[-1 if len(sides) == 1 else 0]
+    if factor.shape != (channels,):
+        raise call.refuse(f"it has {factor.size} channels, its input {channels}")
     scaled = call.function(call.x, "Mul", factor.reshape(sides))
     return call.function(scaled, "Add", offset.reshape(sides))
 
@@ -232,8 +233,7 @@ def _trunc(call: Call) -> Feature:
 
 def _multi_threshold(call: Call) -> Feature:
     node, x, thresholds = call.node, call.x, call.constant(1)
-    axis = reference.threshold_axis(node)
-    place = len(x.shape) - 1 if axis == -1 else 0
+    place = reference.threshold_axis(node, len(x.shape) + 1) - 1
     if thresholds.ndim != 2 or len(thresholds) not in (1, x.shape[place]) or not thresholds.shape[1]:
         raise call.refuse(f"its thresholds have the shape {list(thresholds.shape)}")
     along = np.arange(x.shape[place]) if len(thresholds) > 1 else np.zeros(x.shape[place], np.int64)

@@ -24,15 +24,14 @@ class Net:
         self.tensors.append(tensor_of(name, array if array.dtype.kind == "i" else array.astype(np.float32)))
         return name
 
-    def add(self, op, *constants, inputs=None, outputs=1, **attributes):
+    def add(self, op, *constants, inputs=None, outputs=1, domain=None, **attributes):
         """Inputs are names, or `x` and constants."""
         given = inputs or [self.x, *(it if isinstance(it, str) else self.const(it) for it in constants)]
         number = len(self.nodes)
         made = [f"t{number}" if outputs == 1 else f"t{number}_{k}" for k in range(outputs)]
         attribute = [_attribute(name, value) for name, value in attributes.items()]
-        self.nodes.append(
-            {"op_type": op, "name": f"{op}_{number}", "input": given, "output": made, "attribute": attribute}
-        )
+        node = {"op_type": op, "name": f"{op}_{number}", "input": given, "output": made, "attribute": attribute}
+        self.nodes.append(node if domain is None else node | {"domain": domain})
         self.x = made[0]
         return self.x
 
@@ -47,7 +46,11 @@ class Net:
         return {"ir_version": 8, "opset_import": [{"version": 17}], "graph": graph}
 
     def bytes(self):
-        return encode("Model", self.message())
+        return self.encoded(self.message())
+
+    @staticmethod
+    def encoded(message):
+        return encode("Model", message)
 
 
 def numbers(rng, shape, unit=0.25, most=8):

@@ -9,7 +9,8 @@ from qonnx_graphs import Net
 
 from ftbnn.errors import UserError
 from ftbnn.exchange.qonnx_import import import_qonnx
-from ftbnn.exchange.qonnx_model import ImportRefused, parse, read_bytes
+from ftbnn.exchange.qonnx_model import parse, read_bytes
+from ftbnn.exchange.qonnx_node import ImportRefused
 from ftbnn.exchange.qonnx_proto import NotOnnx, decode, encode
 
 MEMORY = 3 * 2**30  # PyTorch and the engine, and little more

@@ -8,7 +8,8 @@ from ftbnn.cli.main import main
 from ftbnn.errors import UserError
 from ftbnn.exchange.qonnx_import import import_qonnx
 from ftbnn.exchange.qonnx_lower import lower
-from ftbnn.exchange.qonnx_model import ImportRefused, parse
+from ftbnn.exchange.qonnx_model import parse
+from ftbnn.exchange.qonnx_node import ImportRefused
 from ftbnn.exchange.qonnx_reference import ROUNDINGS
 from ftbnn.packing.graph import BConv, Conv, MaxPool, Pointwise, RoundedConv, Steps
 
