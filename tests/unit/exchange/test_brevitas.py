@@ -169,6 +169,27 @@ def test_a_network_like_finns_cnv(weight, act, tmp_path):
     assert np.array_equal(outputs(net, images), ftbnn.load(tmp_path / "cnv.ftbnn")(images.numpy()))
 
 
+@pytest.mark.parametrize("name", ["tfc_1w1a", "tfc_1w2a", "tfc_2w2a", "cnv_1w1a", "cnv_1w2a"])
+def test_finns_own_networks(name, tmp_path):
+    """As Brevitas ships them, with random weights: every output the same but for rounding."""
+    models = pytest.importorskip("brevitas_examples.bnn_pynq.models")
+    torch.manual_seed(0)
+    net, config = models.model_with_cfg(name, False)
+    channels = config.getint("MODEL", "IN_CHANNELS")
+    images = torch.rand(32, channels, *[32 if channels == 3 else 28] * 2)
+    with torch.no_grad():
+        for layer in net.modules():
+            if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm1d):
+                layer.weight.normal_()
+                layer.bias.normal_()
+        for _ in range(3):
+            net.train()(images)
+    made = from_brevitas(net, images, tmp_path / "net.ftbnn", samples=images[:4].numpy())
+    assert made.same_class == made.same_outputs == 1
+    expected, found = outputs(net, images), ftbnn.load(tmp_path / "net.ftbnn")(images.numpy())
+    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
 def test_what_cannot_be_held_is_one_line(tmp_path):
     net = nn.Sequential(QuantConv2d(3, 4, 3, weight_quant=Weight1, bias=False), nn.GELU())
     with pytest.raises(ftbnn.UserError, match=r"cannot import (Gelu|Erf)"):

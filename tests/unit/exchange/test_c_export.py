@@ -29,6 +29,9 @@ STRICT = ["-std=c99", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-W
 SANITIZED = ["-fsanitize=undefined,address", "-fno-sanitize-recover=all", "-g"]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 WORD_BITS = (32, 64)
+# What GCC itself asks for, of any shared library.
+OF_THE_COMPILER = {"memcpy", "memset", "__cxa_finalize", "__gmon_start__", "__stack_chk_fail"}
+OF_THE_COMPILER |= {"_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
 
 
 def compile_check(folder, *flags, gcc="gcc", name="check"):
@@ -53,6 +56,9 @@ class Compiled:
         flags = [*STRICT, "-O1", f"-DFTBNN_WORD_BITS={bits}", "-shared", "-fPIC"]
         subprocess.run(["gcc", *flags, str(folder / "model.c"), "-o", str(library)], check=True)
         self.library = ctypes.CDLL(str(library))
+        names = subprocess.run(["nm", "-D", "-u", str(library)], check=True, capture_output=True, text=True).stdout
+        needed = {name.partition("@")[0] for name in names.split() if name not in ("U", "w")}
+        assert needed <= OF_THE_COMPILER, "something is allocated, or a library is needed"
 
     def __call__(self, images, outputs):
         run = self.library.model_run if images.dtype == np.uint8 else self.library.model_run_f32
