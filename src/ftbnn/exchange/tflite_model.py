@@ -29,6 +29,12 @@ BUILTIN = {
     54: "PRELU", 59: "NEG", 60: "PADV2", 98: "LEAKY_RELU", 114: "QUANTIZE", 117: "HARD_SWISH",
 }  # fmt: skip
 SAME = 0
+
+
+def i64(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
 WORD = 32  # bits
 MOST_RANK = 8
 
@@ -180,7 +186,11 @@ class _Writer:
         """An input that depends on the image, or a constant as one that broadcasts to it."""
         number = self.op.inputs[k]
         if number in self.names:
-            return self.names[number]
+            vector = len(self.tensors[number].shape) == 2 and len(self.tensors[self.op.output].shape) == 4
+            # Of one image a vector broadcasts along the last axis, which is that of channels.
+            return (
+                self.node("Unsqueeze", [self.names[number], self.constant(i64(2, 3))]) if vector else self.names[number]
+            )
         constant = self.data(k)
         if constant.ndim == 4:
             return self.constant(constant.transpose(TO_FIRST))
@@ -268,7 +278,7 @@ def _dense(w: _Writer) -> str:
     if w.op.option(1, "<b") or len(out) != 2 or math.prod(shape) != shape[0] * weight.shape[1]:
         raise w.refuse(f"weights of {list(weight.shape)} on {list(shape)}; a matrix on vectors can be held")
     if len(shape) != 2:
-        x = w.node("Reshape", [_last(w, x, shape), w.constant(np.array([shape[0], weight.shape[1]]))])
+        x = w.node("Reshape", [_last(w, x, shape), w.constant(i64(shape[0], weight.shape[1]))])
     inputs = [x, w.constant(weight), *([w.constant(w.data(2))] if w.given(2) else [])]
     return w.activated(w.node("Gemm", inputs, transB=1), w.op.option(0, "<b"))
 
@@ -280,7 +290,7 @@ def _last(w: _Writer, x: str, shape: Sequence[int]) -> str:
 
 def _reshape(w: _Writer) -> str:
     shape = w.tensors[w.op.output].shape
-    y = w.node("Reshape", [_last(w, w.x(), w.shape(0)), w.constant(np.array(shape, np.int64))])
+    y = w.node("Reshape", [_last(w, w.x(), w.shape(0)), w.constant(i64(*shape))])
     return w.node("Transpose", [y], perm=TO_FIRST) if len(shape) == 4 else y
 
 
@@ -386,7 +396,7 @@ def _bconv(w: _Writer) -> str:
     pads = _window(w, kernel, (high, wide), (down, across), padding)
     x = w.x()
     if found.get("pad_values", 0) == 1 and any(pads):
-        x = w.node("Pad", [x, w.constant(np.array([0, 0, *pads[:2], 0, 0, *pads[2:]])), w.constant(1.0)])
+        x = w.node("Pad", [x, w.constant(i64(0, 0, *pads[:2], 0, 0, *pads[2:])), w.constant(1.0)])
         pads = [0, 0, 0, 0]
     attributes = {"strides": [high, wide], "dilations": [down, across], "pads": pads, "group": groups}
     y = w.node("Conv", [x, w.constant(weight)], **attributes)

@@ -207,9 +207,19 @@ CORES = {
 @pytest.mark.parametrize("core", CORES)
 def test_cortex_m_with_256_kb_of_flash_and_64_kb_of_ram(core, name, tmp_path):
     """Linked for such a part, test images and printf too, and run in QEMU."""
+    export_c(zoo.resolve(f"zoo:{name}"), tmp_path)
+    check_on(core, tmp_path)
+
+
+def test_whole_numbers_on_a_part_without_fpu(tmp_path):
+    pack(whole_network(1, 8), torch.randn(1, 1, 8, 8), tmp_path / "whole.ftbnn", mean=[0.4], std=[0.3])
+    export_c(tmp_path / "whole.ftbnn", tmp_path)
+    check_on("cortex-m3", tmp_path)
+
+
+def check_on(core, tmp_path):
     require(("arm-none-eabi-gcc", "qemu-system-arm"), "gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm")
     board, flags = CORES[core]
-    export_c(zoo.resolve(f"zoo:{name}"), tmp_path)
     example = ROOT / "native/examples/cortex-m"
     newlib = ["--specs=nano.specs", "--specs=rdimon.specs", "-nostartfiles", "-T", str(example / "small.ld")]
     cpu = [f"-mcpu={core}", "-mthumb", *flags, "-Os", str(example / "startup.c")]
