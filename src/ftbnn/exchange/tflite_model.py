@@ -103,7 +103,7 @@ def _tensor(table: Table, buffers: Sequence[Array]) -> Tensor:
     dtype = np.dtype(TYPES[kind])
     if raw.size != math.prod(shape) * dtype.itemsize:
         raise NotTflite(f"{line(name, 80)} says it has {math.prod(shape)} elements and holds {raw.size} bytes")
-    return Tensor(name, shape, kind, np.frombuffer(raw.tobytes(), dtype).reshape(shape))
+    return Tensor(name, shape, kind, raw.view(dtype).reshape(shape))  # not copied: many tensors may share a buffer
 
 
 def _operator(table: Table, codes: Sequence[str], tensors: int) -> Op:
@@ -164,7 +164,7 @@ class _Writer:
     def constant(self, array: Any) -> str:
         name = f"constant_{len(self.constants)}"
         numbers = np.asarray(array)
-        self.constants[name] = numbers if numbers.dtype.kind == "i" else numbers.astype(np.float32)
+        self.constants[name] = numbers if numbers.dtype.kind == "i" else numbers.astype(np.float32, copy=False)
         return name
 
     def shape(self, k: int) -> tuple[int, ...]:

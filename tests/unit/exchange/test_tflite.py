@@ -100,25 +100,29 @@ def i32(*numbers):
 
 def network(kind, shape, out, options=None, constants=(), *, custom=None):
     """One operator on an image, with constants behind it."""
-    number = next((k for k, name in BUILTIN.items() if name == kind), 32)
-    buffers, tensors = [{}, {}], [(shape, 0, 0), (out, 0, 1)]
-    for constant in constants:
-        array = np.asarray(constant)
+    inputs = [0, *range(2, 2 + len(constants))]
+    return written([shape, out, *constants], [(kind, inputs, 1, options, custom)])
+
+
+def written(tensors, operators):
+    """Tensors are shapes, or constants; the first is the input, the last operator's the output."""
+    buffers, rows, codes, steps = [{}], [], [], []
+    for number, it in enumerate(tensors):
+        array = np.zeros(0, "<f4") if isinstance(it, tuple) else np.asarray(it)
         array = array.astype("<i4") if array.dtype.kind == "i" else array.astype("<f4")
-        tensors.append((array.shape, 2 if array.dtype.kind == "i" else 0, len(buffers)))
+        shape = it if isinstance(it, tuple) else array.shape
+        type_ = struct.pack("<b", 2 if array.dtype.kind == "i" else 0)
+        rows.append({0: i32(*shape), 1: type_, 2: struct.pack("<I", len(buffers)), 3: f"t{number}"})
         buffers.append({0: np.frombuffer(array.tobytes(), np.uint8)})
-    table = [
-        {0: i32(*dims), 1: struct.pack("<b", type_), 2: struct.pack("<I", buffer), 3: f"t{k}"}
-        for k, (dims, type_, buffer) in enumerate(tensors)
-    ]
-    code = {0: struct.pack("<b", min(number, 127)), 3: struct.pack("<i", number)}
-    operator = {0: struct.pack("<I", 0), 1: i32(0, *range(2, len(tensors))), 2: i32(1)}
-    if options is not None:
-        operator |= {3: b"\1", 4: options}
-    if custom is not None:
-        operator[5] = np.frombuffer(custom, np.uint8)
-    graph = {0: table, 1: i32(0), 2: i32(1), 3: [operator]}
-    return flat({0: struct.pack("<I", 3), 1: [code | ({1: kind} if number == 32 else {})], 2: [graph], 4: buffers})
+    for kind, inputs, output, options, custom in operators:
+        code = next((k for k, name in BUILTIN.items() if name == kind), 32)
+        name = {1: kind} if code == 32 else {}
+        codes.append({0: struct.pack("<b", min(code, 127)), 3: struct.pack("<i", code)} | name)
+        step = {0: struct.pack("<I", len(codes) - 1), 1: i32(*inputs), 2: i32(output)}
+        step |= {} if options is None else {3: b"\1", 4: options}
+        steps.append(step if custom is None else step | {5: np.frombuffer(custom, np.uint8)})
+    graph = {0: rows, 1: i32(0), 2: i32(operators[-1][2]), 3: steps}
+    return flat({0: struct.pack("<I", 3), 1: codes, 2: [graph], 4: buffers})
 
 
 def act(kind):
@@ -167,6 +171,13 @@ def test_vectors_in_the_order_of_the_file(tmp_path):
 
 def test_a_mean_over_pixels(tmp_path):
     check(network("MEAN", IMAGE, (1, 3), act(0), (i32(1, 2),)), lambda x: x.mean((1, 2)), tmp_path)
+
+
+def test_a_gate(tmp_path):
+    """A vector times a map: along the channels."""
+    operators = [("MEAN", [0, 3], 1, act(0), None), ("LOGISTIC", [1], 2, None, None), ("MUL", [0, 2], 4, act(0), None)]
+    data = written([IMAGE, (1, 3), (1, 3), i32(1, 2), IMAGE], operators)
+    check(data, lambda x: x / (1 + np.exp(-x.mean((1, 2), keepdims=True))), tmp_path)
 
 
 FLEX = bytes([ord("a"), 0, 1, 3, 1, 1, 1, 7, 1 << 2, 2, 9 << 2, 1])  # {"a": 7}
