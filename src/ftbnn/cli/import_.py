@@ -1,4 +1,4 @@
-"""import: turn a QONNX network (of Brevitas, QKeras or FINN's tools) into one .ftbnn file."""
+"""import: turn a QONNX network (of Brevitas, QKeras or FINN's tools) or one of Larq into one .ftbnn file."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from ftbnn.text import counted, line, size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", type=Path, help="a QONNX or ONNX file (docs/exchange.md says what it may hold)")
+    parser.add_argument("network", type=Path, help="a QONNX or ONNX file, or .tflite of Larq (docs/exchange.md)")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: the network's name with .ftbnn")
     parser.add_argument("--name", default="", help="of the network, in the file")
     parser.add_argument("--mean", type=_numbers, metavar="M[,M...]", help="of images on the scale 0 to 1; default 0")
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
         print(note)
     print(
         f"{line(str(out), 200)}: {size(made.size_bytes)} in {counted(made.operators, 'operator')}; "
-        f"the ONNX file has {size(made.onnx_bytes)}"
+        f"it came from {size(made.source_bytes)}"
     )
     print(
         f"run natively and by its own nodes on {counted(made.samples, 'sample')}: {counted(made.tensors, 'tensor')} "

@@ -27,7 +27,7 @@ class Imported(Agreement):
 
     path: Path
     size_bytes: int
-    onnx_bytes: int
+    source_bytes: int
     operators: int
     notes: tuple[str, ...]
 
@@ -46,7 +46,7 @@ def import_qonnx(
     resize: int | None = None,
     samples: NDArray[np.float32] | None = None,
 ) -> Imported:
-    """Writes the network of a QONNX file (or its bytes), once the engine has given its outputs.
+    """Writes the network of a QONNX or .tflite file (or its bytes), once the engine has given what its nodes give.
 
     `mean` and `std` are those of images on the scale 0 to 1; without them, and where the file does not say them, 8-bit
     images enter as x / 255. `samples` are inputs (N, ...) as the network takes them, by default random pixels.
@@ -68,7 +68,7 @@ def import_qonnx(
         **vars(agreement),
         path=Path(path),
         size_bytes=len(file),
-        onnx_bytes=len(data),
+        source_bytes=len(data),
         operators=len(lowered.graph.operators),
         notes=lowered.notes,
     )

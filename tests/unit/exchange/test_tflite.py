@@ -45,7 +45,7 @@ def test_binary_layers_stay_binary(tmp_path):
     kinds = [row["kind"] for row in load(tmp_path / "net.ftbnn").operators()]
     assert kinds.count("bconv") >= 3
     assert kinds.count("conv") + kinds.count("linear") == 2
-    assert made.size_bytes < made.onnx_bytes
+    assert made.size_bytes < made.source_bytes
 
 
 def test_the_command(tmp_path, capsys):
