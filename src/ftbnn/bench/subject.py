@@ -10,7 +10,7 @@ from ftbnn.bench.pixels import mean_and_std
 from ftbnn.budget import count
 from ftbnn.errors import UserError
 from ftbnn.models import build, find
-from ftbnn.nn import FPReLU, stem_for
+from ftbnn.nn import FPReLU, Layer, stem_for
 from ftbnn.packing import pack
 from ftbnn.packing.graph import BConv, Graph, RoundedConv
 from ftbnn.packing.graph_module import GraphModule
@@ -56,11 +56,20 @@ def enliven(network: nn.Module) -> nn.Module:
                 numbers.normal_(0.0, 0.1, generator=generator)
         elif isinstance(layer, FPReLU):
             layer.left.uniform_(0.1, 0.4, generator=generator)
+        elif isinstance(layer, Layer) and not layer.has_binary_form:  # thresholds, slopes, scales
+            for parameter in layer.parameters(recurse=False):
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     return network.eval()
 
 
 def open_subject(
-    text: str, folder: Path, *, image_size: int | None, width: int | None, stem_bits: int | None = None
+    text: str,
+    folder: Path,
+    *,
+    image_size: int | None,
+    width: int | None,
+    stem_bits: int | None = None,
+    method: str | None = None,
 ) -> Subject:
     """The subject of that name, run directory, checkpoint, file or `zoo:NAME`; what is written goes to `folder`."""
     path = resolve(text)
@@ -68,6 +77,8 @@ def open_subject(
         raise UserError(f"{path} has an image size of its own")
     if stem_bits is not None and (path.suffix == ".ftbnn" or path.exists()):
         raise UserError(f"{path} has a stem of its own; its bits can be chosen of networks by name")
+    if method is not None and (path.suffix == ".ftbnn" or path.exists()):
+        raise UserError(f"{path} is made binary already; --method is for networks by name")
     if path.suffix == ".ftbnn":
         return _of_file(path, width)
     torch.manual_seed(0)
@@ -83,9 +94,10 @@ def open_subject(
         side = entry.image_size if image_size is None else image_size
         if side < 1:
             raise UserError(f"the image size must be 1 or more, not {side}")
-        name, shape = text, (entry.in_channels, side, side)
+        name, shape = text if method is None else f"{text} {method}", (entry.in_channels, side, side)
         stem = stem_for(side) if entry.has_stems else None
-        network = enliven(build(text, width=width, stem=stem, stem_bits=stem_bits))
+        settings = {"width": width, "stem": stem, "stem_bits": stem_bits, "method": method}
+        network = enliven(build(text, **settings, image_size=side))
     example = torch.zeros(1, *shape)
     file = folder / f"{Path(name).name}.ftbnn"
     mean, std = mean_and_std(shape[0])

@@ -9,7 +9,11 @@ from torch import nn
 
 from ftbnn.errors import UserError, unknown
 from ftbnn.models.baseline import FTBNN
+from ftbnn.models.binary_mobilenet import BinaryMobileNet
+from ftbnn.models.bnext import BNext
 from ftbnn.models.derived import DerivedFTBNN
+from ftbnn.models.meliusnet import MeliusNet
+from ftbnn.models.reactnet_a import ReActNetA
 from ftbnn.models.resnet import ResNet
 from ftbnn.models.resnet20 import ResNet20
 from ftbnn.models.toy import ToyNet
@@ -70,6 +74,16 @@ REGISTRY: dict[str, Entry] = {
         VGGSmall, "VGG-small of the CIFAR literature, six convolutions", 32, classes=10, has_stems=False
     ),
     "resnet20": Entry(ResNet20, "ResNet-20 of the CIFAR literature, 16-32-64", 32, classes=10, has_stems=False),
+    # Networks that come with a method.
+    "reactnet-a": Entry(ReActNetA, "ReActNet-A: MobileNet's shape in dense binary convolutions"),
+    "binary-mobilenet": Entry(BinaryMobileNet, "Binary MobileNet: binary convolutions of groups, as a list has them"),
+    "meliusnet22": Entry(
+        partial(MeliusNet, layers=22), "MeliusNet-22: blocks that add channels and improve them", has_methods=False
+    ),
+    "meliusnet29": Entry(
+        partial(MeliusNet, layers=29), "MeliusNet-29: the same, deeper, with narrower transitions", has_methods=False
+    ),
+    "bnext-t": Entry(BNext, "BNext-T: ReActNet-A's shape, a gate behind every convolution", has_methods=False),
     "resnet18": _real(18),
     "resnet34": _real(34),
     # The derived networks of table 4, left.

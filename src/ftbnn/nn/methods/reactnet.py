@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ftbnn.nn.layer import Layer, Packed
 from ftbnn.nn.method import Method
 from ftbnn.nn.piecewise import Slopes
-from ftbnn.nn.rules import Polynomial, Window
+from ftbnn.nn.rules import Polynomial, Rule, Window
 from ftbnn.nn.sign import Sign
 from ftbnn.nn.signs import Signs
 from ftbnn.nn.transforms import filter_mean
@@ -21,8 +21,8 @@ from ftbnn.nn.transforms import filter_mean
 class RSign(Sign):
     """A sign with a learned threshold per channel."""
 
-    def __init__(self, channels: int, *, zero_one: bool = False) -> None:
-        super().__init__(zero_one=zero_one, rule=Polynomial())
+    def __init__(self, channels: int, *, zero_one: bool = False, rule: Rule | None = None) -> None:
+        super().__init__(zero_one=zero_one, rule=rule or Polynomial())
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def shift(self) -> Tensor:
