@@ -1,5 +1,6 @@
 """What is measured: a network by name, a training run or a .ftbnn file, always as a file the engine can open."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +44,18 @@ class Subject:
 
 
 @torch.no_grad()
-def enliven(network: nn.Module) -> nn.Module:
-    """Random numbers where a fresh network has zeros and ones: engines leave out what is trivial, and speed lies."""
+def enliven(network: nn.Module, image: Sequence[int] | None = None) -> nn.Module:
+    """Random numbers where a fresh network has zeros and ones: engines leave out what is trivial, and speed lies.
+    With the shape of an image, BatchNorms know what they read: products of features grow beyond bounds otherwise."""
     generator = torch.Generator().manual_seed(0)
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
             assert layer.running_mean is not None
             assert layer.running_var is not None
-            for numbers in (layer.weight, layer.running_var):
-                numbers.uniform_(0.5, 1.5, generator=generator)
+            # Branches weigh less than what they are added to, or one sign that turns with the order of a sum is an
+            # answer of its own in the end, and the file's check calls it wrong.
+            layer.weight.uniform_(0.02, 0.06, generator=generator)
+            layer.running_var.uniform_(0.5, 1.5, generator=generator)
             for numbers in (layer.bias, layer.running_mean):
                 numbers.normal_(0.0, 0.1, generator=generator)
         elif isinstance(layer, FPReLU):
@@ -59,6 +63,14 @@ def enliven(network: nn.Module) -> nn.Module:
         elif isinstance(layer, Layer) and not layer.has_binary_form:  # thresholds, slopes, scales
             for parameter in layer.parameters(recurse=False):
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    norms = [] if image is None else [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
+    if norms:
+        momenta = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.momentum = 1.0
+        network.train()(torch.randn(2, *image, generator=generator))
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
     return network.eval()
 
 
@@ -97,7 +109,7 @@ def open_subject(
         name, shape = text if method is None else f"{text} {method}", (entry.in_channels, side, side)
         stem = stem_for(side) if entry.has_stems else None
         settings = {"width": width, "stem": stem, "stem_bits": stem_bits, "method": method}
-        network = enliven(build(text, **settings, image_size=side))
+        network = enliven(build(text, **settings, image_size=side), shape)
     example = torch.zeros(1, *shape)
     file = folder / f"{Path(name).name}.ftbnn"
     mean, std = mean_and_std(shape[0])

@@ -33,6 +33,7 @@ class Entry:
     has_stems: bool = True
     has_width: bool = True  # False where the width, v, is in the name
     has_methods: bool = True  # whether it can be made binary in other ways
+    binary: Callable[..., nn.Module] | None = None  # of a real-valued one: what a method is applied to
     recipe: str = "naive"  # the family of recipes it is trained with where none is asked for
 
 
@@ -47,7 +48,8 @@ def _toy(about: str, builder: Callable[..., nn.Module]) -> Entry:
 
 def _real(layers: int) -> Entry:
     about = f"real-valued ResNet-{layers}, torchvision's parameter names"
-    return Entry(partial(ResNet, layers=layers), about, has_methods=False, recipe="teacher")
+    # Literature's binary ResNet-18: a shortcut around each convolution, an average pool in those that reduce.
+    return Entry(partial(ResNet, layers=layers), about, binary=partial(FTBNN, layers=layers), recipe="teacher")
 
 
 REGISTRY: dict[str, Entry] = {
@@ -157,9 +159,10 @@ def build(
         settings["width"] = width
     if method is not None:
         if not entry.has_methods:
-            raise UserError(f"{name} is not made binary by a method; ftbnn18 and the derived networks are")
+            raise UserError(f"{name} is not made binary by a method of choice; ftbnn18, reactnet-a and others are")
         settings["method"] = method
-    network = entry.builder(**settings)
+    builder = entry.builder if method is None or entry.binary is None else entry.binary
+    network = builder(**settings)
     if method is not None and method_named(method).has_size and image_size is not None:
         settle(network, (settings["in_channels"], image_size, image_size))  # type: ignore[arg-type]
     return network

@@ -376,8 +376,8 @@ def test_multi_step_modes_reach_every_methods_sides():
 def test_a_method_that_does_not_exist_is_named():
     with pytest.raises(UserError, match="unknown method 'irnett'; did you mean irnet"):
         build("ftbnn18", method="irnett")
-    with pytest.raises(UserError, match="resnet18 is not made binary by a method"):
-        build("resnet18", method="irnet")
+    with pytest.raises(UserError, match="toy-relu is not made binary by a method of choice"):
+        build("toy-relu", method="irnet")
 
 
 def test_the_gradient_of_irnet_sharpens_from_end_to_end():
