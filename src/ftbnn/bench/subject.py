@@ -63,8 +63,8 @@ def enliven(network: nn.Module, image: Sequence[int] | None = None) -> nn.Module
         elif isinstance(layer, Layer) and not layer.has_binary_form:  # thresholds, slopes, scales
             for parameter in layer.parameters(recurse=False):
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    norms = [] if image is None else [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
-    if norms:
+    norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
+    if norms and image is not None:
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
             norm.momentum = 1.0
@@ -108,8 +108,8 @@ def open_subject(
             raise UserError(f"the image size must be 1 or more, not {side}")
         name, shape = text if method is None else f"{text} {method}", (entry.in_channels, side, side)
         stem = stem_for(side) if entry.has_stems else None
-        settings = {"width": width, "stem": stem, "stem_bits": stem_bits, "method": method}
-        network = enliven(build(text, **settings, image_size=side), shape)
+        fresh = build(text, width=width, stem=stem, stem_bits=stem_bits, method=method, image_size=side)
+        network = enliven(fresh, shape)
     example = torch.zeros(1, *shape)
     file = folder / f"{Path(name).name}.ftbnn"
     mean, std = mean_and_std(shape[0])

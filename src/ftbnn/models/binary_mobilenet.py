@@ -1,7 +1,7 @@
 """Binary MobileNet (Phan et al. 2020): MobileNet's shape in binary convolutions of groups, as many as a list says.
 
-The paper searches the list by evolution and does not print it: the one here is ours, between MobileNet's depthwise 3x3
-convolutions, whose sums of nine signs say too little, and dense ones. Signs, gradients and magnitudes are Bi-Real Net's.
+The paper finds the list by evolution and does not print it: the one here is ours, between MobileNet's depthwise 3x3
+convolutions, whose sums of nine signs say too little, and dense ones. Signs and their gradients are Bi-Real Net's.
 """
 
 from collections.abc import Sequence

@@ -4,8 +4,8 @@
     gate         sigmoid(W2 relu(W1 mean(t x + (1 - t) u))), t learned per channel in [0, 1]
     every second 3x3 processor multiplies by PReLU(x) before its last norm, and adds that in the place of x
 
-Weights begin as w / T, clamped to [-1, 1], and T falls to 0 over the first three tenths of the training: 0.9 an epoch of
-the published 512. Evaluation, as deployment, has signs from the first epoch on.
+Weights begin as w / T, clamped to [-1, 1], and T falls to 0 over the first three tenths of the training: by 0.9 an
+epoch of the published 512. Evaluation, as deployment, has signs from the first epoch on.
 """
 
 from collections.abc import Sequence

@@ -46,9 +46,8 @@ class Mobile(nn.Module):
     ) -> None:
         super().__init__()
         if min(width, classes, in_channels, *blocks) < 1:
-            raise UserError(
-                f"width={width}, classes={classes}, in_channels={in_channels} and blocks={tuple(blocks)} must be 1 or more"
-            )
+            given = f"width={width}, classes={classes}, in_channels={in_channels} and blocks={tuple(blocks)}"
+            raise UserError(f"{given} must be 1 or more")
         self.stem = PurifiedStem(in_channels, width, stem=stem, act=stem_act, bits=stem_bits)
         channels, number = width, 0
         for stage, count in enumerate(blocks):

@@ -48,7 +48,7 @@ def test_every_network_comes_back(name, stem, tmp_path):
     fresh, _ = build_small(name, stem)
     fresh.train()
     if name.startswith(("meliusnet", "bnext")):  # BatchNorms before signs, layers of two matrices
-        with pytest.raises(UserError, match="cannot go on from it: .* is not made of layers that take numbers back"):
+        with pytest.raises(UserError, match=r"cannot go on from it: .* is not made of layers that take numbers back"):
             restore(fresh, graph, "it", [x])
         return
     assert restore(fresh, graph, "it", [x]) == []
