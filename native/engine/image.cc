@@ -24,20 +24,15 @@ void Image::clear_border(int value) const {
   std::fill_n(rows + z(border.top + s.h) * line, z(border.rows - border.top - s.h) * line, 0.0F);
 }
 
+void Image::sign(int number, int y, const float* row) const {
+  const CodeForm& form = forms().code(number);
+  const Shape& s = shape(form.value);
+  between().sign_row({row, z(s.c), form.threshold, s.w, s.c, codes(number, y, 0), form.words()});
+}
+
 void Image::pack(int value, int first, int last) const {
   for (const int number : forms().packed(value)) {
-    const CodeForm& form = forms().code(number);
-    SignRow row{};
-    row.in_stride = z(shape(value).c);
-    row.threshold = form.threshold;
-    row.width = shape(value).w;
-    row.channels = shape(value).c;
-    row.codes_stride = form.words();
-    for (int y = first; y < last; ++y) {
-      row.in = real(value, y, 0);
-      row.codes = codes(number, y, 0);
-      between().sign_row(row);
-    }
+    for (int y = first; y < last; ++y) sign(number, y, real(value, y, 0));
   }
 }
 

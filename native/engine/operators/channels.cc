@@ -23,26 +23,46 @@ class ChannelsStep final : public Step {
     return true;
   }
 
-  Sizes sizes() const override { return {z(out().c) * sizeof(std::int32_t), 0, 0}; }
-  void prepare(const Forms&) override { map_.assign(op_.map, op_.map + out().c); }
+  // Codes with thresholds of their own: of a row that nobody else may want.
+  bool direct_codes(CodeForm& /*form*/, int number) override {
+    direct_.push_back(number);
+    return true;
+  }
+
+  Sizes sizes() const override {
+    return {z(out().c) * sizeof(Run), 0, direct_.empty() ? 0 : z(out().w) * z(out().c) * sizeof(float)};
+  }
+
+  void prepare(const Forms&) override {
+    for (int c = 0; c < out().c; ++c) {
+      if (!runs_.empty() && runs_.back().first + runs_.back().count == op_.map[c]) {
+        ++runs_.back().count;
+      } else {
+        runs_.push_back({op_.map[c], 1});
+      }
+    }
+  }
 
   void run(Image& image) const override {
     image.clear_border(op_.output);
-    image.for_rows(out().h, [&](int first, int last, int) {
+    const bool is_kept = image.forms().real(op_.output).is_needed;
+    image.for_rows(out().h, [&](int first, int last, int worker) {
       for (int y = first; y < last; ++y) {
+        float* row = is_kept ? image.real(op_.output, y, 0) : static_cast<float*>(image.scratch(worker));
+        float* to = row;
         for (int x = 0; x < out().w; ++x) {
           const float* from = image.real(op_.inputs[0], y, x);
-          float* to = image.real(op_.output, y, x);
-          for (int c = 0; c < out().c; ++c) to[c] = from[map_[z(c)]];
+          for (const Run& run : runs_) to = std::copy_n(from + run.first, run.count, to);
         }
-        image.pack(op_.output, y, y + 1);
+        for (const int form : direct_) image.sign(form, y, row);
       }
     });
   }
 
  private:
   bool is_carried_out_ = false;
-  std::vector<std::int32_t> map_;
+  std::vector<int> direct_;
+  std::vector<Run> runs_;
 };
 
 void read(Fields& fields) {
