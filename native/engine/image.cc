@@ -24,15 +24,13 @@ void Image::clear_border(int value) const {
   std::fill_n(rows + z(border.top + s.h) * line, z(border.rows - border.top - s.h) * line, 0.0F);
 }
 
-void Image::sign(int number, int y, const float* row) const {
-  const CodeForm& form = forms().code(number);
-  const Shape& s = shape(form.value);
-  between().sign_row({row, z(s.c), form.threshold, s.w, s.c, codes(number, y, 0), form.words()});
-}
-
 void Image::pack(int value, int first, int last) const {
+  const Shape& s = shape(value);
   for (const int number : forms().packed(value)) {
-    for (int y = first; y < last; ++y) sign(number, y, real(value, y, 0));
+    const CodeForm& form = forms().code(number);
+    for (int y = first; y < last; ++y) {
+      between().sign_row({real(value, y, 0), z(s.c), form.threshold, s.w, s.c, codes(number, y, 0), form.words()});
+    }
   }
 }
 

@@ -106,8 +106,6 @@ class Image {
 
   // Zeros around the real form of a value that is about to be made.
   void clear_border(int value) const;
-  // A row of a coded form, of the row's numbers.
-  void sign(int form, int y, const float* row) const;
   // The coded forms that are made of rows [first, last) of a value's real form.
   void pack(int value, int first, int last) const;
   void pack_all(int value);

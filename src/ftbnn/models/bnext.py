@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from ftbnn.models.mobile import BLOCKS, Mobile, Place, half
 from ftbnn.nn import BConv, Layer, Signs, StemName, Window
-from ftbnn.nn.methods.reactnet import RSign
 from ftbnn.nn.native import average, normalise
 from ftbnn.nn.rules import NO_RULE
+from ftbnn.nn.sign import RSign
 
 BOUND = 1.5  # of the window of inputs' gradients, and of weights
 COOLING, EPOCHS, COLD = 0.9, 512, 1e-7
