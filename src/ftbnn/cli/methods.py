@@ -8,8 +8,7 @@ from ftbnn.cli.output import print_json, require_torch
 from ftbnn.text import table
 
 if TYPE_CHECKING:
-    from ftbnn.models import Entry
-    from ftbnn.nn import Method
+    from ftbnn.models import Entry, Method
 
 RESULTS = Path("results")
 
