@@ -79,11 +79,7 @@ void Forms::read_real(int value, const Border& border) {
 void Forms::read_source(int value) { read_real(source(value).value); }
 
 int Forms::read_codes(int value, const float* threshold, const Border& border) {
-  if (threshold == nullptr) {
-    value = source(value).value;
-  } else if (source(value).value != value) {
-    read_real(value);  // channels of their own, each with its threshold: the value must be there
-  }
+  if (threshold == nullptr) value = source(value).value;  // else each channel has its own
   auto form = std::find_if(codes_.begin(), codes_.end(),
                            [&](const CodeForm& other) { return other.value == value && other.threshold == threshold; });
   if (form == codes_.end()) {

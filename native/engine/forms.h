@@ -6,7 +6,8 @@
 // value that only binary convolutions read has no real form at all.
 //
 // A value that a channel map makes (x beside itself, repeated, cut) is not made at all where pools and binary
-// convolutions alone read it: they take runs of channels from where the map took them.
+// convolutions alone read it: they take runs of channels from where the map took them. Where those compare each copy
+// with a threshold of its own, its codes are made, and its numbers are not.
 #pragma once
 
 #include <utility>

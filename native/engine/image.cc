@@ -25,18 +25,11 @@ void Image::clear_border(int value) const {
 }
 
 void Image::pack(int value, int first, int last) const {
+  const Shape& s = shape(value);
   for (const int number : forms().packed(value)) {
     const CodeForm& form = forms().code(number);
-    SignRow row{};
-    row.in_stride = z(shape(value).c);
-    row.threshold = form.threshold;
-    row.width = shape(value).w;
-    row.channels = shape(value).c;
-    row.codes_stride = form.words();
     for (int y = first; y < last; ++y) {
-      row.in = real(value, y, 0);
-      row.codes = codes(number, y, 0);
-      between().sign_row(row);
+      between().sign_row({real(value, y, 0), z(s.c), form.threshold, s.w, s.c, codes(number, y, 0), form.words()});
     }
   }
 }

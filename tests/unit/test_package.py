@@ -1,6 +1,7 @@
 """What the package promises before anything is computed: its dependencies, its public names and its README."""
 
 import contextlib
+import json
 import re
 import shlex
 import subprocess
@@ -57,7 +58,7 @@ def test_the_commands_of_the_readme_do_not_stand_in_each_others_way():
 
 
 def test_every_method_is_listed_where_a_user_looks(capsys):
-    from ftbnn.nn.methods import METHODS
+    from ftbnn.models import METHODS, REGISTRY
 
     assert main(["methods"]) == 0
     listed = capsys.readouterr().out
@@ -69,6 +70,33 @@ def test_every_method_is_listed_where_a_user_looks(capsys):
     for name, method in METHODS.items():
         assert name in listed
         assert method.about in listed
+        assert method.deploys in listed
+        assert "(" in method.published, f"{name} has no source"
+        for part in method.published.split(";"):
+            assert re.fullmatch(r"(ImageNet|CIFAR-10) .*\d.*", part.strip()), name
+            assert part.strip().partition(" ")[2] in listed
+    for name, entry in REGISTRY.items():
+        assert entry.published.removeprefix("ImageNet ") in listed, name
+
+
+def test_methods_shows_what_was_reached_here(tmp_path, capsys):
+    rows = [{"method": "irnet", "top1": 71.234, "epochs": 20, "seeds": 2}, {"method": "recu", "top1": None}]
+    tables = [{"name": "methods", "caption": "", "columns": [], "rows": rows}]
+    result = {
+        "what": "table1",
+        "title": "",
+        "data": "cifar10",
+        "width": 16,
+        "tables": tables,
+        "pictures": [],
+        "runs": [],
+    }
+    (tmp_path / "table1").mkdir()
+    (tmp_path / "table1" / "result.json").write_text(json.dumps(result))
+    assert main(["methods", "irnet", "--results", str(tmp_path)]) == 0
+    assert "cifar10 71.23 (width 16, 20 epochs, seeds: 2)" in capsys.readouterr().out
+    assert main(["methods", "--results", str(tmp_path / "none")]) == 2
+    assert "holds no result.json" in capsys.readouterr().err
 
 
 NAMES = """

@@ -1,5 +1,6 @@
 """Whole networks: ours beside what a user could run instead, in one run, in fair turns."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ class Comparison:
     width: int | None = None
     rounds: int = 10
     stem_bits: int | None = None
+    methods: Sequence[str] = ()  # each network made binary in each of these ways; none: as it is
     is_pixels: bool = False  # images are 8-bit ones, which every engine normalises itself
 
     def check(self) -> None:
@@ -76,12 +78,14 @@ def compare(what: Comparison, say: Say) -> Result:
 def _subjects(what: Comparison, folder: Path) -> list[Subject]:
     """Each with a folder for its files; two that call themselves the same are called as the user calls them."""
     subjects = []
-    for number, text in enumerate(names := list(dict.fromkeys(what.names))):
+    settings = {"image_size": what.image_size, "width": what.width, "stem_bits": what.stem_bits}
+    wanted = list(itertools.product(dict.fromkeys(what.names), dict.fromkeys(what.methods) or [None]))
+    for number, (text, method) in enumerate(wanted):
         own = folder / str(number)
         own.mkdir()
-        subjects.append(open_subject(text, own, image_size=what.image_size, width=what.width, stem_bits=what.stem_bits))
+        subjects.append(open_subject(text, own, **settings, method=method))
     if len({subject.name for subject in subjects}) < len(subjects):
-        subjects = [replace(subject, name=text) for subject, text in zip(subjects, names, strict=True)]
+        subjects = [replace(subject, name=text) for subject, (text, _) in zip(subjects, wanted, strict=True)]
     return subjects
 
 

@@ -1,5 +1,6 @@
 """What is measured: a network by name, a training run or a .ftbnn file, always as a file the engine can open."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from ftbnn.bench.pixels import mean_and_std
 from ftbnn.budget import count
 from ftbnn.errors import UserError
 from ftbnn.models import build, find
-from ftbnn.nn import FPReLU, stem_for
+from ftbnn.nn import FPReLU, Layer, stem_for
 from ftbnn.packing import pack
 from ftbnn.packing.graph import BConv, Graph, RoundedConv
 from ftbnn.packing.graph_module import GraphModule
@@ -43,24 +44,44 @@ class Subject:
 
 
 @torch.no_grad()
-def enliven(network: nn.Module) -> nn.Module:
-    """Random numbers where a fresh network has zeros and ones: engines leave out what is trivial, and speed lies."""
+def enliven(network: nn.Module, image: Sequence[int] | None = None) -> nn.Module:
+    """Random numbers where a fresh network has zeros and ones: engines leave out what is trivial, and speed lies.
+    With the shape of an image, BatchNorms know what they read: products of features grow beyond bounds otherwise."""
     generator = torch.Generator().manual_seed(0)
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
             assert layer.running_mean is not None
             assert layer.running_var is not None
-            for numbers in (layer.weight, layer.running_var):
-                numbers.uniform_(0.5, 1.5, generator=generator)
+            # Branches weigh less than what they are added to, or one sign that turns with the order of a sum is an
+            # answer of its own in the end, and the file's check calls it wrong.
+            layer.weight.uniform_(0.02, 0.06, generator=generator)
+            layer.running_var.uniform_(0.5, 1.5, generator=generator)
             for numbers in (layer.bias, layer.running_mean):
                 numbers.normal_(0.0, 0.1, generator=generator)
         elif isinstance(layer, FPReLU):
             layer.left.uniform_(0.1, 0.4, generator=generator)
+        elif isinstance(layer, Layer) and not layer.has_binary_form:  # thresholds, slopes, scales
+            for parameter in layer.parameters(recurse=False):
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
+    if norms and image is not None:
+        momenta = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.momentum = 1.0
+        network.train()(torch.randn(2, *image, generator=generator))
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
     return network.eval()
 
 
 def open_subject(
-    text: str, folder: Path, *, image_size: int | None, width: int | None, stem_bits: int | None = None
+    text: str,
+    folder: Path,
+    *,
+    image_size: int | None,
+    width: int | None,
+    stem_bits: int | None = None,
+    method: str | None = None,
 ) -> Subject:
     """The subject of that name, run directory, checkpoint, file or `zoo:NAME`; what is written goes to `folder`."""
     path = resolve(text)
@@ -68,6 +89,8 @@ def open_subject(
         raise UserError(f"{path} has an image size of its own")
     if stem_bits is not None and (path.suffix == ".ftbnn" or path.exists()):
         raise UserError(f"{path} has a stem of its own; its bits can be chosen of networks by name")
+    if method is not None and (path.suffix == ".ftbnn" or path.exists()):
+        raise UserError(f"{path} is made binary already; --method is for networks by name")
     if path.suffix == ".ftbnn":
         return _of_file(path, width)
     torch.manual_seed(0)
@@ -83,9 +106,10 @@ def open_subject(
         side = entry.image_size if image_size is None else image_size
         if side < 1:
             raise UserError(f"the image size must be 1 or more, not {side}")
-        name, shape = text, (entry.in_channels, side, side)
+        name, shape = text if method is None else f"{text} {method}", (entry.in_channels, side, side)
         stem = stem_for(side) if entry.has_stems else None
-        network = enliven(build(text, width=width, stem=stem, stem_bits=stem_bits))
+        fresh = build(text, width=width, stem=stem, stem_bits=stem_bits, method=method, image_size=side)
+        network = enliven(fresh, shape)
     example = torch.zeros(1, *shape)
     file = folder / f"{Path(name).name}.ftbnn"
     mean, std = mean_and_std(shape[0])

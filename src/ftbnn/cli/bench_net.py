@@ -1,6 +1,7 @@
 """bench net: whole networks in our engine beside ONNX Runtime, OpenVINO and PyTorch."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,11 @@ def numbers(text: str) -> list[int]:
 
 def names(text: str) -> list[str]:
     return [part for part in text.split(",") if part]
+
+
+def methods(text: str) -> list[str]:
+    """Names between commas, some of which have numbers: abc(3,3)."""
+    return re.findall(r"[^,(]+(?:\([^)]*\))?", text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--width", type=int, help="channels of the first stage; of a file or run: of the ResNet-18 beside it"
     )
+    parser.add_argument(
+        "--method", type=methods, default=[], metavar="M,...", help="networks made binary in each of these ways"
+    )
     parser.add_argument("--stem-bits", type=int, metavar="8|16", help="round the stem's weights (default: float32)")
     parser.add_argument(
         "--input",
@@ -75,6 +84,8 @@ def run(args: argparse.Namespace) -> None:
 
     if args.paper == bool(args.models):
         raise UserError("say which networks to measure, or --paper for the paper's")
+    if args.paper and args.method:
+        raise UserError("--paper has the networks' own method; name the networks for another one")
     if args.paper:
         from ftbnn.experiments.speeds import NAMES, draw_speeds, show_speeds, speed_rows
 
@@ -91,6 +102,7 @@ def run(args: argparse.Namespace) -> None:
         args.width,
         args.rounds,
         stem_bits=args.stem_bits,
+        methods=args.method,
         is_pixels=args.input == "uint8",
     )
     result = compare(what, lambda text: print(line(text, 500), file=sys.stderr, flush=True))

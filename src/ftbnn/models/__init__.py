@@ -5,6 +5,7 @@ from ftbnn.models.derived import DerivedFTBNN
 from ftbnn.models.registry import REGISTRY, Entry, build, find
 from ftbnn.models.resnet import ResNet
 from ftbnn.models.toy import ToyNet
+from ftbnn.nn.method import Method
 from ftbnn.nn.methods import METHODS
 
-__all__ = ["FTBNN", "METHODS", "REGISTRY", "DerivedFTBNN", "Entry", "ResNet", "ToyNet", "build", "find"]
+__all__ = ["FTBNN", "METHODS", "REGISTRY", "DerivedFTBNN", "Entry", "Method", "ResNet", "ToyNet", "build", "find"]

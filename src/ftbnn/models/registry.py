@@ -9,7 +9,11 @@ from torch import nn
 
 from ftbnn.errors import UserError, unknown
 from ftbnn.models.baseline import FTBNN
+from ftbnn.models.binary_mobilenet import BinaryMobileNet
+from ftbnn.models.bnext import BNext
 from ftbnn.models.derived import DerivedFTBNN
+from ftbnn.models.meliusnet import MeliusNet
+from ftbnn.models.reactnet_a import ReActNetA
 from ftbnn.models.resnet import ResNet
 from ftbnn.models.resnet20 import ResNet20
 from ftbnn.models.toy import ToyNet
@@ -29,7 +33,11 @@ class Entry:
     has_stems: bool = True
     has_width: bool = True  # False where the width, v, is in the name
     has_methods: bool = True  # whether it can be made binary in other ways
+    binary: Callable[..., nn.Module] | None = None  # of a real-valued one: what a method is applied to
     recipe: str = "naive"  # the family of recipes it is trained with where none is asked for
+    published: str = ""  # of one that comes with a method: top-1 with its source
+    deploys: str = ""  # what its file needs
+    doubt: str = ""  # what is not certain
 
 
 def _derived(layers: int, groups: int, v: int) -> Entry:
@@ -43,7 +51,19 @@ def _toy(about: str, builder: Callable[..., nn.Module]) -> Entry:
 
 def _real(layers: int) -> Entry:
     about = f"real-valued ResNet-{layers}, torchvision's parameter names"
-    return Entry(partial(ResNet, layers=layers), about, has_methods=False, recipe="teacher")
+    # Literature's binary ResNet-18: a shortcut around each convolution, an average pool in those that reduce.
+    return Entry(partial(ResNet, layers=layers), about, binary=partial(FTBNN, layers=layers), recipe="teacher")
+
+
+def _melius(layers: int, about: str, top1: float) -> Entry:
+    return Entry(
+        partial(MeliusNet, layers=layers),
+        f"MeliusNet-{layers}: {about}",
+        has_methods=False,
+        published=f"ImageNet {top1} (the authors' code)",
+        deploys="concatenations; thresholds for the BatchNorms",
+        doubt="the authors pad with -1 before a binary convolution, here padding is 0",
+    )
 
 
 REGISTRY: dict[str, Entry] = {
@@ -70,6 +90,30 @@ REGISTRY: dict[str, Entry] = {
         VGGSmall, "VGG-small of the CIFAR literature, six convolutions", 32, classes=10, has_stems=False
     ),
     "resnet20": Entry(ResNet20, "ResNet-20 of the CIFAR literature, 16-32-64", 32, classes=10, has_stems=False),
+    # Networks that come with a method.
+    "reactnet-a": Entry(
+        ReActNetA,
+        "ReActNet-A: MobileNet's shape in dense binary convolutions",
+        published="ImageNet 69.4 (paper), 69.5 (the authors' code, two steps and a teacher)",
+        deploys="as reactnet; shortcuts of channels twice",
+    ),
+    "binary-mobilenet": Entry(
+        BinaryMobileNet,
+        "Binary MobileNet: binary convolutions of groups, as a list has them",
+        published="ImageNet 60.09 (its abstract), 60.9 (the FTBNN paper)",
+        deploys="as bireal; groups, shortcuts of channels twice",
+        doubt="the list of groups that was found is not printed: this one is ours, and costs a fifth of the 154 M",
+    ),
+    "meliusnet22": _melius(22, "blocks that add channels and improve them", 63.6),
+    "meliusnet29": _melius(29, "the same, deeper, with narrower transitions", 65.8),
+    "bnext-t": Entry(
+        BNext,
+        "BNext-T: ReActNet-A's shape, a gate behind every convolution",
+        has_methods=False,
+        published="ImageNet 72.4 (paper, 512 epochs and two teachers)",
+        deploys="gates: means, two small matrices, products",
+        doubt="published as trained with more: RandAugment, two teachers, 8-bit stem and classifier",
+    ),
     "resnet18": _real(18),
     "resnet34": _real(34),
     # The derived networks of table 4, left.
@@ -143,9 +187,10 @@ def build(
         settings["width"] = width
     if method is not None:
         if not entry.has_methods:
-            raise UserError(f"{name} is not made binary by a method; ftbnn18 and the derived networks are")
+            raise UserError(f"{name} is not made binary by a method of choice; ftbnn18, reactnet-a and others are")
         settings["method"] = method
-    network = entry.builder(**settings)
+    builder = entry.builder if method is None or entry.binary is None else entry.binary
+    network = builder(**settings)
     if method is not None and method_named(method).has_size and image_size is not None:
         settle(network, (settings["in_channels"], image_size, image_size))  # type: ignore[arg-type]
     return network

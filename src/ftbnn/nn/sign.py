@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ftbnn.errors import unknown
 from ftbnn.nn import operators
 from ftbnn.nn.backend import backend
 from ftbnn.nn.binarizer import Binarizer
-from ftbnn.nn.rules import DEFAULT_BOUND, Rule, Window, rule_named
+from ftbnn.nn.layer import Packed
+from ftbnn.nn.rules import DEFAULT_BOUND, Polynomial, Rule, Window, rule_named
 
 ActivationMode = Literal["sign", "tanh", "identity"]
 # By which statistics of all its channels and positions an image is standardised first: none; in training its deviation,
@@ -167,3 +168,19 @@ class Sign(Binarizer):
     def extra_repr(self) -> str:
         codes = "{0, 1}" if self.zero_one else "{-1, +1}"
         return f"{codes}, {self.rule}" + ("" if self.is_binary else f", mode={self.mode}")
+
+
+class RSign(Sign):
+    """A sign with a learned threshold per channel (ReActNet)."""
+
+    def __init__(self, channels: int, *, zero_one: bool = False, rule: Rule | None = None) -> None:
+        super().__init__(zero_one=zero_one, rule=rule or Polynomial())
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def shift(self) -> Tensor:
+        return self.bias
+
+    @torch.no_grad()
+    def adopt(self, packed: Packed) -> None:
+        if packed.threshold is not None:
+            self.bias.copy_(-packed.threshold)

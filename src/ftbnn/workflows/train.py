@@ -65,7 +65,7 @@ def plan(
     if spec is None:
         raise UserError("networks by name are trained on data sets by name")
     check_positive(width=width, image_size=image_size)
-    family = "naive" if is_own(model) else find_model(model).recipe
+    family = "naive" if is_own(model) or method is not None else find_model(model).recipe
     way = None if method is None else method_named(method)
     brought = {} if way is None else dict(way.recipe)
     resolved = with_settings(recipes.find(recipe or recipes.for_data(family, data)), brought | (settings or {}))

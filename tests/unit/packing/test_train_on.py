@@ -47,6 +47,10 @@ def test_every_network_comes_back(name, stem, tmp_path):
     graph = packed(randomise(trained), x, tmp_path / "network.ftbnn")
     fresh, _ = build_small(name, stem)
     fresh.train()
+    if name.startswith(("meliusnet", "bnext")):  # BatchNorms before signs, layers of two matrices
+        with pytest.raises(UserError, match=r"cannot go on from it: .* is not made of layers that take numbers back"):
+            restore(fresh, graph, "it", [x])
+        return
     assert restore(fresh, graph, "it", [x]) == []
     assert fresh.training
     with torch.no_grad():

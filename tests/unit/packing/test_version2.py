@@ -178,6 +178,27 @@ def test_thresholds_move_with_their_channels_and_through_pools():
     check(Forward(forward, sign=RSign(4), conv=BConv(6, 3, groups=2)), 4, 8, 8)
 
 
+@pytest.mark.parametrize("channels", [3, 50, 64, 88, 130])
+def test_each_copy_of_a_channel_has_its_own_threshold(isa, channels, tmp_path):  # noqa: ARG001
+    """Whose codes begin anywhere in a word. Whole numbers, so that one other bit would show."""
+    torch.manual_seed(0)
+    wide = 2 * channels + channels // 3
+    network = Forward(
+        lambda m, x: m.conv(torch.cat([x := m.stem(x), x, x[:, : channels // 3]], 1)),
+        stem=nn.Conv2d(2, channels, 1, bias=False),
+        conv=BConv(wide, 7, input=RSign(wide)),
+    ).eval()
+    with torch.no_grad():
+        network.stem.weight.copy_(torch.randint(-2, 3, network.stem.weight.shape))
+        network.conv.input.bias.copy_(torch.randint(-3, 4, (wide,)) + 0.5)
+        network.conv.weight.copy_(torch.randint(0, 2, network.conv.weight.shape) - 0.5)
+        x = torch.randint(-2, 3, (2, 2, 5, 6)).float()
+        pack(network, x, tmp_path / "network.ftbnn")
+        expected = network(x).flatten(1).numpy()
+    for threads in (1, 3):
+        assert np.array_equal(load(tmp_path / "network.ftbnn", threads=threads)(x.numpy()), expected)
+
+
 def test_thresholds_of_codes_after_a_relu():
     network = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), RSign(6, zero_one=True), BConv(6, 4, groups=3), RPReLU(4))
     file = check(network, 3, 7, 7)

@@ -34,7 +34,7 @@ def test_every_network_computes_from_its_file_what_the_module_computes(name, ste
     torch.testing.assert_close(found, expected, rtol=FLOAT32_ROUNDING, atol=FLOAT32_ROUNDING * expected.abs().max())
 
 
-@pytest.mark.parametrize(("name", "stem"), NETWORKS)
+@pytest.mark.parametrize(("name", "stem"), [it for it in NETWORKS if it[0] != "bnext-t"])  # its gates are sigmoids
 def test_dyadic_networks_agree_to_the_last_bit(name, stem):
     network, x = build_small(name, stem)
     found, expected, _ = outputs(make_dyadic(network), x)

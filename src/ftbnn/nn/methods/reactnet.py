@@ -13,25 +13,9 @@ from ftbnn.nn.layer import Layer, Packed
 from ftbnn.nn.method import Method
 from ftbnn.nn.piecewise import Slopes
 from ftbnn.nn.rules import Polynomial, Window
-from ftbnn.nn.sign import Sign
+from ftbnn.nn.sign import RSign, Sign
 from ftbnn.nn.signs import Signs
 from ftbnn.nn.transforms import filter_mean
-
-
-class RSign(Sign):
-    """A sign with a learned threshold per channel."""
-
-    def __init__(self, channels: int, *, zero_one: bool = False) -> None:
-        super().__init__(zero_one=zero_one, rule=Polynomial())
-        self.bias = nn.Parameter(torch.zeros(channels))
-
-    def shift(self) -> Tensor:
-        return self.bias
-
-    @torch.no_grad()
-    def adopt(self, packed: Packed) -> None:
-        if packed.threshold is not None:
-            self.bias.copy_(-packed.threshold)
 
 
 class RPReLU(Layer):
@@ -58,7 +42,7 @@ class RPReLU(Layer):
 
 
 def _input(channels: int, follows_relu: bool) -> Sign:
-    return RSign(channels, zero_one=follows_relu)
+    return RSign(channels, zero_one=follows_relu, rule=Polynomial())
 
 
 REACTNET = Method(
