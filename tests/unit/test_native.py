@@ -48,7 +48,8 @@ def test_emulated_tiles_are_used_only_by_name():
 def test_a_wrong_isa_is_refused_with_the_valid_ones():
     result = in_use("sse9")
     assert result.returncode != 0
-    assert "FTBNN_ISA=sse9 is not an ISA; choose one of amx, avx512bf16, avx512, avx2, portable" in result.stderr
+    valid = "amx, avx512bf16, avx512, avx2, dotprod, neon, portable"
+    assert f"FTBNN_ISA=sse9 is not an ISA; choose one of {valid}" in result.stderr
 
 
 def test_features_are_a_part_of_what_the_kernel_reports():
