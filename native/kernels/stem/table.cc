@@ -5,7 +5,7 @@
 namespace ftbnn {
 
 extern const SliceKernels slices__amx, slices__amx_emulated;
-extern const DotKernels dots__avx512vnni, dots__avxvnni;
+extern const DotKernels dots__avx512vnni, dots__avxvnni, dots__dotprod;
 
 const Table<StemKernels>& stem_table() {
   static const Table<StemKernels> table = {
@@ -18,6 +18,8 @@ const Table<StemKernels>& stem_table() {
 #if defined(FTBNN_AVXVNNI)
       {"avxvnni", AVX2 | feature::avx_vnni, by_dots<dots__avxvnni>()},
 #endif
+#elif defined(__aarch64__)
+      {"dotprod", NEON | feature::asimddp, by_dots<dots__dotprod>()},
 #endif
       {"none",
        PORTABLE,
