@@ -68,22 +68,17 @@ __attribute__((always_inline)) inline void finish(const Epilogue& end, int chann
   const float32x4_t zero = vdupq_n_f32(0);
   // change(y, k): vector k of each position.
   const auto each = [&y](const auto& change) {
-#pragma GCC unroll 4
-    for (int k = 0; k < PARTS; ++k) {
-#pragma GCC unroll 8
-      for (int p = 0; p < Positions; ++p) y[p].part[k] = change(y[p].part[k], k);
-    }
+    repeat<PARTS>([&](auto k) { repeat<Positions>([&](auto p) { y[p].part[k] = change(y[p].part[k], k); }); });
   };
   const Floats scale = load_floats(end.scale + first), shift = load_floats(end.shift + first);
   each([&](float32x4_t v, int k) { return vfmaq_f32(shift.part[k], scale.part[k], v); });
   if (end.shortcut != nullptr) {
     const float* from = end.shortcut + x * end.shortcut_stride + first;
-#pragma GCC unroll 8
-    for (int p = 0; p < Positions; ++p, from += end.shortcut_stride) {
+    repeat<Positions>([&](auto p) {
       const Floats shortcut = full ? load_floats(from) : load_some(from, count);
-#pragma GCC unroll 4
-      for (int k = 0; k < PARTS; ++k) y[p].part[k] = vaddq_f32(y[p].part[k], shortcut.part[k]);
-    }
+      repeat<PARTS>([&](auto k) { y[p].part[k] = vaddq_f32(y[p].part[k], shortcut.part[k]); });
+      from += end.shortcut_stride;
+    });
   }
   if (end.act == Act::relu) {
     each([&](float32x4_t v, int) {
@@ -109,17 +104,16 @@ __attribute__((always_inline)) inline void finish(const Epilogue& end, int chann
   }
   if (end.out != nullptr) {
     float* out = end.out + x * end.out_stride + first;
-#pragma GCC unroll 8
-    for (int p = 0; p < Positions; ++p, out += end.out_stride) {
+    repeat<Positions>([&](auto p) {
       full ? store_floats(out, y[p]) : store_some(out, y[p], count);
-    }
+      out += end.out_stride;
+    });
   }
   if (end.codes != nullptr) {
     const Floats threshold = end.threshold != nullptr ? load_floats(end.threshold + first) : Floats{};
     const unsigned exists = full ? 0xffff : (1U << count) - 1;
     std::uint32_t* codes = end.codes + x * end.codes_stride;
-#pragma GCC unroll 8
-    for (int p = 0; p < Positions; ++p, codes += end.codes_stride) {
+    repeat<Positions>([&](auto p) {
       const unsigned signs = signs_of(y[p], threshold) & exists;
       if (first == 0) {
         *codes = signs;
@@ -127,7 +121,8 @@ __attribute__((always_inline)) inline void finish(const Epilogue& end, int chann
         const auto half = static_cast<std::uint16_t>(signs);
         __builtin_memcpy(reinterpret_cast<char*>(codes) + 2, &half, sizeof half);
       }
-    }
+      codes += end.codes_stride;
+    });
   }
 }
 
