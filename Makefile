@@ -66,7 +66,9 @@ sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and Un
 	@for isa in $$($(BIN)/python -c 'from ftbnn import _native; print(*_native.capabilities()["isas"])'); do \
 	  echo "-- FTBNN_ISA=$$isa"; FTBNN_ISA=$$isa build/sanitize/damage build/sanitize/*.ftbnn || exit 1; done
 
-ARM_TESTS := $(addprefix tests/property/, test_bconv.py test_conv.py test_rows.py test_stem.py)
+ARM_TESTS := $(addprefix tests/property/, test_bconv.py test_binary_conv.py test_conv.py test_conv_grad.py \
+  test_real_conv_rows.py test_rows.py test_stem.py) \
+  tests/unit/test_native.py::test_the_same_of_arm
 
 test-arm: $(READY)  ## other architectures under qemu: all kernels and the engine on aarch64, networks on armv7 and riscv64
 	@tests/arm/prepare.sh $(VENV)

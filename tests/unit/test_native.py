@@ -88,6 +88,20 @@ def test_the_first_row_whose_features_are_there_is_used(features, rows):
     assert {family: chosen[family] for family in rows} == rows
 
 
+@pytest.mark.skipif(native.chosen(["asimd"])["conv"] != "neon", reason="not aarch64")
+@pytest.mark.parametrize(
+    ("features", "rows"),
+    [
+        ([], {"conv": "portable", "bconv": "portable", "between": "portable", "stem": "none"}),
+        (["asimd"], {"conv": "neon", "bconv": "neon", "between": "neon", "gradients": "neon", "stem": "none"}),
+        (["asimd", "asimddp"], {"conv": "neon", "bconv": "neon", "stem": "dotprod", "byte_gradients": "portable"}),
+    ],
+)
+def test_the_same_of_arm(features, rows):
+    chosen = native.chosen(features)
+    assert {family: chosen[family] for family in rows} == rows
+
+
 def test_tasks_that_fail_end_the_others():
     assert native.run_tasks(3, 100, 0) == 100
     with pytest.raises(MemoryError):
