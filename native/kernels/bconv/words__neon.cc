@@ -199,6 +199,7 @@ void finish_half(const BConvRows& rows, const Epilogue& end, const float* bases,
 template <bool ZeroOne, int Positions>
 void bconv_tile(const BConvRows& rows, const Epilogue& end, int y, int x) {
   Sums sums[Positions];
+  if (rows.channels % LANES != 0) std::memset(sums, 0, sizeof sums);  // those behind are read too
   for (int k = 0; k < rows.count; ++k) count_piece<ZeroOne, Positions>(rows.pieces[k], y, x, rows.width, sums);
   const float* bases = rows.base + rows.row_border[y] * rows.row_base;
   for (int first = 0; first < rows.channels; first += LANES) {
