@@ -53,7 +53,7 @@ packages_for_arm() {
 configure() {  # FOLDER PROCESSOR PREFIX OPTIONS...
   folder=$1 processor=$2 prefix=$3
   shift 3
-  "$venv/bin/cmake" -S . -B "$out/$folder" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" \
+  "$venv/bin/cmake" --no-warn-unused-cli -S . -B "$out/$folder" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" \
     -DCMAKE_C_COMPILER="$prefix-gcc" -DCMAKE_CXX_COMPILER="$prefix-g++" "$@" > /dev/null
 }
 
