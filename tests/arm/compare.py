@@ -14,7 +14,7 @@ from machines import A53, A76, ARMV7, BUILD, MAX, RISCV64, ZOO, answers_here
 from ftbnn import _native
 
 IMAGES = 2
-STEM_BITS = {"bireal18": 8, "ftbnn-d18-g1-v2": 16}  # of damage_files.py
+STEM_BITS = {"bireal18": 8, "ftbnn-d18-g1-v2": 16, "imagenette-stem8": 8}
 RUNS = [
     (A53, "portable"),
     (A53, "neon"),
