@@ -53,13 +53,14 @@ packages_for_arm() {
 configure() {  # FOLDER PROCESSOR PREFIX OPTIONS...
   folder=$1 processor=$2 prefix=$3
   shift 3
-  "$venv/bin/cmake" --no-warn-unused-cli -S . -B "$out/$folder" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" \
-    -DCMAKE_C_COMPILER="$prefix-gcc" -DCMAKE_CXX_COMPILER="$prefix-g++" "$@" > /dev/null
+  "$venv/bin/cmake" -S . -B "$out/$folder" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" \
+    -DCMAKE_CXX_COMPILER="$prefix-g++" "$@" > /dev/null
 }
 
 c_library() {  # FOLDER PREFIX
   echo "== the C library for $1"
-  configure "$1" "$1" "$2" -DFTBNN_C=ON -DCMAKE_CXX_FLAGS=-Wno-psabi  # notes on what GCC 7 changed
+  # -Wno-psabi: no notes on what GCC 7 changed.
+  configure "$1" "$1" "$2" -DFTBNN_C=ON -DCMAKE_C_COMPILER="$2-gcc" -DCMAKE_CXX_FLAGS=-Wno-psabi
   "$venv/bin/cmake" --build "$out/$1" --parallel 2 > /dev/null
   "$2-gcc" -O1 -Wall -Wextra -Inative/include native/tests/arm/answers.c -L"$out/$1" -lftbnn -o "$out/$1/answers"
 }
