@@ -8,10 +8,10 @@ NATIVE := $(shell find native -type f)
 C_FILES := $(filter %.h %.c %.cc, $(NATIVE)) $(wildcard src/ftbnn/exchange/c/*.h)
 READY := $(VENV)/.ready
 
-.PHONY: help demo bench test lint types unit sanitize format setup clean
+.PHONY: help demo bench bench-arm test test-arm lint types unit sanitize format setup clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
 demo: $(READY)  ## show what the project does
 	@echo "== training FTBNN-18 (width 16) on the embedded digits; the run goes to runs/demo"
@@ -65,6 +65,28 @@ sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and Un
 	@$(BIN)/python tests/damage_files.py build/sanitize
 	@for isa in $$($(BIN)/python -c 'from ftbnn import _native; print(*_native.capabilities()["isas"])'); do \
 	  echo "-- FTBNN_ISA=$$isa"; FTBNN_ISA=$$isa build/sanitize/damage build/sanitize/*.ftbnn || exit 1; done
+
+ARM_TESTS := $(addprefix tests/property/, test_bconv.py test_binary_conv.py test_conv.py test_conv_grad.py \
+  test_real_conv_rows.py test_rows.py test_stem.py) \
+  tests/unit/test_native.py::test_the_same_of_arm
+
+test-arm: $(READY)  ## other architectures under qemu: all kernels and the engine on aarch64, networks on armv7 and riscv64
+	@tests/arm/prepare.sh $(VENV)
+	@echo "== networks: the same bits everywhere"
+	@$(BIN)/python tests/arm/compare.py
+	@echo "== instructions an image on aarch64, in millions"
+	@$(BIN)/python tests/arm/instructions.py
+	@for cpu in cortex-a53 cortex-a76 max; do \
+	  echo "== kernels on $$cpu"; \
+	  CPU=$$cpu build/arm/python -m pytest -q -p no:cacheprovider $(ARM_TESTS) || exit 1; \
+	  echo "== the engine on $$cpu"; \
+	  CPU=$$cpu FTBNN_ELSEWHERE="build/arm/python tests/arm/engine_server.py" PYTHONPATH=tests/arm OMP_NUM_THREADS=1 \
+	    $(BIN)/pytest -q -p elsewhere -p no:cacheprovider tests/unit/runtime || exit 1; \
+	done
+
+bench-arm: $(READY)  ## count the instructions of an image on aarch64; writes a report
+	@tests/arm/prepare.sh $(VENV) library
+	@$(BIN)/python tests/arm/instructions.py --report
 
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .

@@ -13,6 +13,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace ftbnn {
@@ -44,6 +48,8 @@ constexpr Name names[] = {
     {feature::amx_tile, "amx_tile"},
     {feature::amx_int8, "amx_int8"},
     {feature::amx_bf16, "amx_bf16"},
+    {feature::asimd, "asimd"},
+    {feature::asimddp, "asimddp"},
     {feature::emulated_tiles, "emulated_tiles"},
 };
 
@@ -70,6 +76,8 @@ constexpr Isa table[] = {
     {"avx512bf16", AVX512 | feature::avx512_bf16, MORE_AVX512, false},
     {"avx512", AVX512, MORE_AVX512, false},
     {"avx2", AVX2, feature::avx_vnni, false},
+    {"dotprod", NEON | feature::asimddp, 0, false},
+    {"neon", NEON, 0, false},
     {"portable", PORTABLE, 0, false},
 };
 
@@ -171,16 +179,29 @@ Features working_tiles(Features claimed_features) {
   return found;
 }
 
-#else
+#elif defined(__aarch64__)
 
-std::string brand() {
-#if defined(__aarch64__)
-  return "aarch64";
+std::string brand() { return "aarch64"; }
+
+bool has_dot_products() {
+#if defined(__linux__)
+  constexpr unsigned long asimddp = 1UL << 20;  // HWCAP_ASIMDDP, which old headers lack
+  return (getauxval(AT_HWCAP) & asimddp) != 0;
+#elif defined(__APPLE__)
+  int found = 0;
+  std::size_t size = sizeof found;
+  return sysctlbyname("hw.optional.arm.FEAT_DotProd", &found, &size, nullptr, 0) == 0 && found != 0;
 #else
-  return "unknown architecture";
+  return false;
 #endif
 }
 
+Features claimed() { return feature::asimd | (has_dot_products() ? feature::asimddp : 0); }
+Features working_tiles(Features) { return 0; }
+
+#else
+
+std::string brand() { return "unknown architecture"; }
 Features claimed() { return 0; }
 Features working_tiles(Features) { return 0; }
 

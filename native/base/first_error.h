@@ -15,7 +15,7 @@ class FirstError {
     try {
       task();
     } catch (...) {
-      if (!is_kept_.exchange(true)) error_ = std::current_exception();
+      if (!is_kept_.exchange(1)) error_ = std::current_exception();
     }
   }
 
@@ -24,12 +24,12 @@ class FirstError {
 
   // By the one who waited, once every task is done.
   void rethrow() {
-    if (!is_kept_.exchange(false)) return;
+    if (!is_kept_.exchange(0)) return;
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
  private:
-  std::atomic<bool> is_kept_{false};
+  std::atomic<int> is_kept_{0};  // no bool: RISC-V exchanges words only, and else needs a library
   std::exception_ptr error_;
 };
 

@@ -31,6 +31,8 @@ constexpr std::size_t LINE = 64;
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb");  // waits about as long as x86's pause does; `yield` does nothing on most cores
 #endif
 }
 

@@ -11,9 +11,10 @@ include(GNUInstallDirs)
 add_library(ftbnn native/capi/ftbnn.cc)
 if(BUILD_SHARED_LIBS)
   target_link_libraries(ftbnn PRIVATE ftbnn_engine)
-  # The header's functions are all that is to be seen.
-  target_link_options(ftbnn PRIVATE -Wl,--exclude-libs,ALL
-                      -Wl,--version-script,${PROJECT_SOURCE_DIR}/native/capi/symbols.map)
+  if(UNIX AND NOT APPLE)  # the header's functions are all that is to be seen
+    target_link_options(ftbnn PRIVATE -Wl,--exclude-libs,ALL
+                        -Wl,--version-script,${PROJECT_SOURCE_DIR}/native/capi/symbols.map)
+  endif()
 else()
   foreach(part ftbnn_base ftbnn_kernels ftbnn_engine)
     get_target_property(files ${part} SOURCES)

@@ -1,13 +1,16 @@
 """Files that are whole or not there, and files that one process holds."""
 
 import errno
-import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ftbnn.errors import UserError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -19,11 +22,12 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        if sys.platform != "win32":  # where folders are no files
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -47,10 +51,11 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
         raise UserError(f"cannot work in {path.parent}: {error.strerror or error}") from error
     with file:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if sys.platform != "win32":
+                fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 yield False
                 return
-            # A file system without locks: better unguarded than not at all.
+            # A file system or system without such locks: better unguarded than not at all.
         yield True

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_conv_grad import Conv, convs, packed
+from test_conv_grad import Conv, by_group, by_tap, convs, packed, random_weights, with_border
 
 from ftbnn import _native_tests as native
-from ftbnn.groups import split_groups
 
 native.trap_tiles()
 ISAS = native.kernels("bconv")
@@ -38,24 +36,14 @@ def forward(isa: str, conv: Conv, bits: np.ndarray, weights: list[np.ndarray]) -
 
 def check(isa: str, conv: Conv, bits: np.ndarray | None = None, weights: list[np.ndarray] | None = None) -> None:
     lot = np.random.default_rng(conv.seed)
-    parts = split_groups(conv.inputs, conv.outputs, conv.groups)
     if bits is None or weights is None:
-        bits, weights = lot.integers(0, 2, (conv.n, conv.h, conv.w, conv.inputs)), []
-        for part in parts:
-            inputs = (part.inputs.stop - part.inputs.start) // part.groups
-            shape = (part.outputs.stop - part.outputs.start, inputs, *conv.kernel)
-            weights.append(lot.standard_normal(shape).astype(np.float32))
-    x = torch.tensor(bits if conv.zero_one else 2 * bits - 1, dtype=torch.float64).permute(0, 3, 1, 2)
-    signs = [torch.tensor(np.where(weight > 0, 1.0, -1.0)) for weight in weights]
-    options = {"stride": conv.stride, "padding": conv.padding}
-    y = torch.cat(
-        [
-            torch.nn.functional.conv2d(x[:, part.inputs], sign, groups=part.groups, **options)
-            for part, sign in zip(parts, signs, strict=True)
-        ],
-        dim=1,
-    )
-    wanted = y.permute(0, 2, 3, 1).numpy().astype(np.int64)
+        bits = lot.integers(0, 2, (conv.n, conv.h, conv.w, conv.inputs))
+        weights = random_weights(lot, conv)
+    x = with_border(conv, bits if conv.zero_one else 2 * bits - 1)
+    wanted = np.zeros((conv.n, *conv.out_size, conv.outputs), np.int64)
+    for ins, outs, sign in by_group(conv, [np.where(weight > 0, 1, -1) for weight in weights]):
+        for ky, kx, seen in by_tap(conv, x):
+            wanted[..., outs] += seen[..., ins] @ sign[:, :, ky, kx].T
     ours, sums, squares = forward(isa, conv, bits, weights)
     np.testing.assert_array_equal(ours, wanted)
     np.testing.assert_array_equal(sums, wanted.sum((0, 1, 2)))

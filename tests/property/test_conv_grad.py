@@ -6,16 +6,16 @@ magnitudes; the bound leaves as much again for sums in float. Bytes are off by l
 gradient of the image (towards x) or of the channel (towards the weights).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
+from convolution import groups_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ftbnn import _native_tests as native
-from ftbnn.groups import split_groups
 
 native.trap_tiles()
 ISAS = [name for name in native.grad_kernels() if name != "amx"]  # a trap for every instruction: too many here
@@ -86,6 +86,36 @@ def packed(bits: np.ndarray) -> np.ndarray:
     return np.packbits(padded, axis=-1, bitorder="little").view("<u8")
 
 
+def random_weights(lot: np.random.Generator, conv: Conv) -> list[np.ndarray]:
+    """Those of all groups; where the last one is larger, its own apart."""
+    ins, outs = groups_of(conv.inputs, conv.groups), groups_of(conv.outputs, conv.groups)
+    even = len(ins[0]) == len(ins[-1]) and len(outs[0]) == len(outs[-1])
+    shapes = [(sum(map(len, outs if even else outs[:-1])), len(ins[0]), *conv.kernel)]
+    shapes += [] if even else [(len(outs[-1]), len(ins[-1]), *conv.kernel)]
+    return [lot.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def by_group(conv: Conv, arrays: list[np.ndarray]) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """Inputs and outputs of each group, and its part of arrays as random_weights makes them."""
+    pairs = zip(groups_of(conv.inputs, conv.groups), groups_of(conv.outputs, conv.groups), strict=True)
+    for number, (ins, outs) in enumerate(pairs):
+        is_apart = len(arrays) == 2 and number == conv.groups - 1
+        own = arrays[1] if is_apart else arrays[0][outs.start : outs.stop]
+        yield slice(ins.start, ins.stop), slice(outs.start, outs.stop), own
+
+
+def by_tap(conv: Conv, x: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+    """What each tap of the windows sees of images with their border."""
+    (kh, kw), (sh, sw), (oh, ow) = conv.kernel, conv.stride, conv.out_size
+    for ky in range(kh):
+        for kx in range(kw):
+            yield ky, kx, x[:, ky : ky + (oh - 1) * sh + 1 : sh, kx : kx + (ow - 1) * sw + 1 : sw]
+
+
+def with_border(conv: Conv, x: np.ndarray) -> np.ndarray:
+    return np.pad(x, [(0, 0), *((p, p) for p in conv.padding), (0, 0)])
+
+
 class Case:
     """Random operands, what the kernels make of them, and the sums and sums of magnitudes in float64."""
 
@@ -95,14 +125,10 @@ class Case:
         self.gy = lot.standard_normal((conv.n, *conv.out_size, conv.outputs)).astype(np.float32)
         self.bits = lot.integers(0, 2, (conv.n, conv.h, conv.w, conv.inputs))
         self.gx = lot.standard_normal(self.bits.shape).astype(np.float32)
-        self.parts = split_groups(conv.inputs, conv.outputs, conv.groups)
-        self.weights = []
-        for part in self.parts:
-            inputs = (part.inputs.stop - part.inputs.start) // part.groups
-            shape = (part.outputs.stop - part.outputs.start, inputs, *conv.kernel)
-            self.weights.append(lot.standard_normal(shape).astype(np.float32))
-            self.weights[-1].flat[0] = 0.0
-            self.weights[-1].flat[-1] = np.float32(BOUND)
+        self.weights = random_weights(lot, conv)
+        for weight in self.weights:
+            weight.flat[0] = 0.0
+            weight.flat[-1] = np.float32(BOUND)
 
     def addresses(self, arrays: list[np.ndarray]) -> list[int]:
         return [array.ctypes.data for array in arrays] + [0] * (2 - len(arrays))
@@ -131,19 +157,19 @@ class Case:
         return gx, grads
 
     def expected(self, *, magnitudes: bool, gy: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
-        codes = self.bits if self.conv.zero_one else 2 * self.bits - 1
-        x = torch.tensor(codes, dtype=torch.float64).permute(0, 3, 1, 2)
-        gy = torch.tensor(self.gy if gy is None else gy, dtype=torch.float64).permute(0, 3, 1, 2)
-        signs = [torch.tensor(np.where(weight > 0, 1.0, -1.0)) for weight in self.weights]
+        conv, codes = self.conv, self.bits if self.conv.zero_one else 2 * self.bits - 1
+        x, gy = with_border(conv, codes.astype(np.float64)), (self.gy if gy is None else gy).astype(np.float64)
+        signs = [np.where(weight > 0, 1.0, -1.0) for weight in self.weights]
         if magnitudes:
-            x, gy, signs = x.abs(), gy.abs(), [sign.abs() for sign in signs]
-        gx, gws = torch.zeros(x.shape, dtype=torch.float64), []
-        for part, sign in zip(self.parts, signs, strict=True):
-            inputs, outputs = x[:, part.inputs], gy[:, part.outputs]
-            options = (self.conv.stride, self.conv.padding, 1, part.groups)
-            gx[:, part.inputs] = torch.nn.grad.conv2d_input(inputs.shape, sign, outputs, *options)
-            gws.append(torch.nn.grad.conv2d_weight(inputs, sign.shape, outputs, *options).numpy())
-        return gx.permute(0, 2, 3, 1).numpy(), gws
+            x, gy, signs = np.abs(x), np.abs(gy), [np.abs(sign) for sign in signs]
+        gx, gws = np.zeros_like(x), [np.zeros_like(sign) for sign in signs]
+        for (ins, outs, sign), (_, _, gw) in zip(by_group(conv, signs), by_group(conv, gws), strict=True):
+            grad = gy[..., outs]
+            for (ky, kx, seen), (_, _, to) in zip(by_tap(conv, x), by_tap(conv, gx), strict=True):
+                to[..., ins] += grad @ sign[:, :, ky, kx]
+                gw[:, :, ky, kx] = np.tensordot(grad, seen[..., ins], ([0, 1, 2], [0, 1, 2]))
+        (ph, pw), (h, w) = conv.padding, (conv.h, conv.w)
+        return gx[:, ph : ph + h, pw : pw + w], gws
 
     def errors(self, isa: str) -> tuple[np.ndarray, list[np.ndarray]]:
         """How far off each gradient may be."""

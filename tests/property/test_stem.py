@@ -13,9 +13,9 @@ native.trap_tiles()
 KERNELS = [name for name in native.kernels("stem") if name != "none"]
 MOST_WINDOW = 504  # bytes, of weights that are any numbers
 LEAST_ROW = {0: 1, 8: 2, 16: 2}  # taps, by the bits of rounded weights
+BITS = {"amx": (0,), "amx_emulated": (0,), "dotprod": (8,)}  # of the weights that a kernel multiplies
 every_kernel = pytest.mark.parametrize(
-    ("name", "bits"),
-    [(name, bits) for name in KERNELS for bits in ((0,) if name.startswith("amx") else (8, 16))],
+    ("name", "bits"), [(name, bits) for name in KERNELS for bits in BITS.get(name, (8, 16))]
 )
 every_size = pytest.mark.parametrize("bits", LEAST_ROW)
 thorough = settings(max_examples=50, deadline=None)

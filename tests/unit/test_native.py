@@ -48,7 +48,8 @@ def test_emulated_tiles_are_used_only_by_name():
 def test_a_wrong_isa_is_refused_with_the_valid_ones():
     result = in_use("sse9")
     assert result.returncode != 0
-    assert "FTBNN_ISA=sse9 is not an ISA; choose one of amx, avx512bf16, avx512, avx2, portable" in result.stderr
+    valid = "amx, avx512bf16, avx512, avx2, dotprod, neon, portable"
+    assert f"FTBNN_ISA=sse9 is not an ISA; choose one of {valid}" in result.stderr
 
 
 def test_features_are_a_part_of_what_the_kernel_reports():
@@ -83,6 +84,20 @@ def test_an_isa_takes_features_away_and_adds_none(monkeypatch):
     ],
 )
 def test_the_first_row_whose_features_are_there_is_used(features, rows):
+    chosen = native.chosen(features)
+    assert {family: chosen[family] for family in rows} == rows
+
+
+@pytest.mark.skipif(native.chosen(["asimd"])["conv"] != "neon", reason="not aarch64")
+@pytest.mark.parametrize(
+    ("features", "rows"),
+    [
+        ([], {"conv": "portable", "bconv": "portable", "between": "portable", "stem": "none"}),
+        (["asimd"], {"conv": "neon", "bconv": "neon", "between": "neon", "gradients": "neon", "stem": "none"}),
+        (["asimd", "asimddp"], {"conv": "neon", "bconv": "neon", "stem": "dotprod", "byte_gradients": "portable"}),
+    ],
+)
+def test_the_same_of_arm(features, rows):
     chosen = native.chosen(features)
     assert {family: chosen[family] for family in rows} == rows
 

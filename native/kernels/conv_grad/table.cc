@@ -4,7 +4,8 @@
 
 namespace ftbnn {
 
-extern const GradKernels grad__amx, grad__amx_emulated, grad__avx512bf16, grad__avx512, grad__avx2, grad__portable;
+extern const GradKernels grad__amx, grad__amx_emulated, grad__avx512bf16, grad__avx512, grad__avx2, grad__neon,
+    grad__portable;
 extern const GradKernels byte_grad__avx512vnni, byte_grad__avx512, byte_grad__avxvnni, byte_grad__avx2,
     byte_grad__portable;
 
@@ -18,6 +19,8 @@ const Table<GradKernels>& grad_table() {
       {"avx512bf16", AVX512 | feature::avx512_bf16, grad__avx512bf16},
       {"avx512", AVX512, grad__avx512},
       {"avx2", AVX2, grad__avx2},
+#elif defined(__aarch64__)
+      {"neon", NEON, grad__neon},
 #endif
       {"portable", PORTABLE, grad__portable},
   };

@@ -47,6 +47,7 @@ class DotsStem final : public Stem {
         panels_((shape.out + PANEL - 1) / PANEL),
         offsets_(shape, 0),
         weights_(z(panels_) * layout_.panel),
+        start_(z(panels_) * z(shape.in) * PANEL),
         scale_(z(panels_) * PANEL) {
     for (int ky = 0; ky < s_.kh; ++ky) {
       for (int quad = 0; quad < layout_.quads; ++quad) places_.push_back(z(ky) * layout_.row + z(quad) * QUAD);
@@ -61,7 +62,7 @@ class DotsStem final : public Stem {
     for (int o = 0; o < s_.out; ++o) {
       scale_[z(o)] =
           static_cast<float>((shape.scale != nullptr ? shape.scale[o] : 1.0) * shape.rounded.unit[o] * largest);
-      lay_out(shape.rounded, o);
+      lay_out(shape.rounded, o, kernels.middle);
     }
   }
 
@@ -95,6 +96,7 @@ class DotsStem final : public Stem {
       row.in = static_cast<const std::uint8_t*>(call.pixels) + z(y * s_.sh) * layout_.row;
       for (int panel = 0; panel < panels_; ++panel) {
         row.weights = weights_.data() + z(panel) * layout_.panel;
+        row.start = start_.data() + z(panel) * z(s_.in) * PANEL;
         row.channels = std::min(PANEL, s_.out - panel * PANEL);
         row.offset = offsets_.row(panel, y);
         row.end = of_panel(end, panel);
@@ -112,7 +114,7 @@ class DotsStem final : public Stem {
     }
   }
 
-  void lay_out(const Rounded& rounded, int o) {
+  void lay_out(const Rounded& rounded, int o, int middle) {
     for (int plane = 0; plane < s_.in; ++plane) {
       for (int t = 0; t < s_.taps(); ++t) {
         const int value = integer(rounded, (z(o) * z(s_.in) + z(order_[z(plane)])) * z(s_.taps()) + z(t));
@@ -120,6 +122,7 @@ class DotsStem final : public Stem {
         const std::size_t quad = (z(plane) * z(s_.kh) + z(t / s_.kw)) * z(layout_.quads) + z(at / QUAD);
         std::int32_t& to = weights_[z(o / PANEL) * layout_.panel + quad * PANEL + z(o % PANEL)];
         std::memcpy(reinterpret_cast<char*>(&to) + at % QUAD, &value, z(layout_.size));  // of the lowest bytes
+        start_[(z(o / PANEL) * z(s_.in) + z(plane)) * PANEL + z(o % PANEL)] += middle * value;
       }
     }
   }
@@ -133,22 +136,23 @@ class DotsStem final : public Stem {
   std::vector<int> order_;  // the channel of each plane
   std::vector<float> ratio_;
   const StemOffsets offsets_;
-  AlignedArray<std::int32_t> weights_;
+  AlignedArray<std::int32_t> weights_, start_;
   AlignedArray<float> scale_;
 };
 
 }  // namespace
 
 // Of windows one pixel wide a quad would have one product, as a float has.
-bool suits_dots(const StemShape& s) {
-  return s.rounded.integers != nullptr && s.kw > 1 && s.groups == 1 && s.in <= MOST_CHANNELS && s.taps() <= MOST_TAPS &&
-         StemOffsets::fits(s);
+bool suits_dots(const StemShape& s, const DotKernels& kernels) {
+  const bool is_there = (s.rounded.bits == 8 ? kernels.of_8 : kernels.of_16).row != nullptr;
+  return s.rounded.integers != nullptr && is_there && s.kw > 1 && s.groups == 1 && s.in <= MOST_CHANNELS &&
+         s.taps() <= MOST_TAPS && StemOffsets::fits(s);
 }
 
 Sizes dots_sizes(const StemShape& s) {
   const Layout layout(s);
   const std::size_t panels = panel_count(s.outs());
-  return {panels * (layout.panel * sizeof(std::int32_t) + PANEL * sizeof(float)) +
+  return {panels * ((layout.panel + z(s.in) * PANEL) * sizeof(std::int32_t) + PANEL * sizeof(float)) +
               StemOffsets::most(s) * sizeof(float) + (z(s.in) + z(s.kh) * z(layout.quads)) * sizeof(std::size_t),
           z(s.in) * layout.plane, 0};
 }

@@ -31,6 +31,7 @@ struct DotRow {
   int step;                     // bytes from one window to the next
   const float* ratio;           // [planes]
   const std::int32_t* weights;  // [planes][quads][PANEL], 64-byte aligned
+  const std::int32_t* start;    // [planes][PANEL], middle times the sum of those
   int width, channels;          // output positions; output channels of this panel, 1 to PANEL
   const float* offset;          // [classes][PANEL]
   const std::uint8_t* border;   // [width], the class of each output column
@@ -44,9 +45,10 @@ struct Dots {
   void (*row)(const DotRow&);
 };
 
-// By the weights' bits.
+// By the weights' bits; null where floats do as well.
 struct DotKernels {
   Dots of_8, of_16;
+  int middle = 0;  // of a pixel x, x - middle is multiplied, and sums start with what that leaves out
 };
 
 }  // namespace ftbnn

@@ -11,14 +11,15 @@ bool suits_slices(const StemShape& shape);
 Sizes slices_sizes(const StemShape& shape);
 std::unique_ptr<Stem> make_by_slices(const StemShape& shape, const SliceKernels& kernels);
 
-bool suits_dots(const StemShape& shape);
+bool suits_dots(const StemShape& shape, const DotKernels& kernels);
 Sizes dots_sizes(const StemShape& shape);
 std::unique_ptr<Stem> make_by_dots(const StemShape& shape, const DotKernels& kernels);
 
 // The network's own integers, of 8 or 16 bits (dots.cc).
 template <const DotKernels& kernels>
 StemKernels by_dots() {
-  return {suits_dots, dots_sizes, [](const StemShape& shape) { return make_by_dots(shape, kernels); }};
+  return {[](const StemShape& shape) { return suits_dots(shape, kernels); }, dots_sizes,
+          [](const StemShape& shape) { return make_by_dots(shape, kernels); }};
 }
 
 // Weights in three signed bytes (slices.cc).

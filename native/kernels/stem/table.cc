@@ -5,7 +5,7 @@
 namespace ftbnn {
 
 extern const SliceKernels slices__amx, slices__amx_emulated;
-extern const DotKernels dots__avx512vnni, dots__avxvnni, dots__portable;
+extern const DotKernels dots__avx512vnni, dots__avxvnni, dots__dotprod, dots__portable;
 
 const Table<StemKernels>& stem_table() {
   static const Table<StemKernels> table = {
@@ -23,6 +23,8 @@ const Table<StemKernels>& stem_table() {
        AVX2,
        {suits_dots, [](const StemShape&) { return Sizes{}; },
         [](const StemShape&) { return std::unique_ptr<Stem>(); }}},
+#elif defined(__aarch64__)
+      {"dotprod", NEON | feature::asimddp, by_dots<dots__dotprod>()},
 #endif
       {"portable", PORTABLE, by_dots<dots__portable>()},
   };

@@ -43,6 +43,12 @@ bool trap() {
   return true;
 }
 
+#if defined(__x86_64__)
+using TilesOfCpu = Tiles;
+#else
+using TilesOfCpu = EmulatedTiles;  // never run: the CPU has none
+#endif
+
 void multiply(bool emulated, const std::string& kind, const Packed<std::uint8_t, -1, -1>& a,
               const Packed<std::uint8_t, -1, -1>& b,
               const nb::ndarray<nb::numpy, std::uint8_t, nb::shape<-1, -1>, nb::c_contig, nb::device::cpu>& c) {
@@ -54,7 +60,7 @@ void multiply(bool emulated, const std::string& kind, const Packed<std::uint8_t,
   require(a.shape(1) == 4 * k && b.shape(1) == 4 * n && c.shape(0) == m && c.shape(1) == 4 * n,
           "a must be [m][4 k], b [k][4 n], c [m][4 n]");
   require(m >= 1 && m <= 16 && n >= 1 && n <= 16 && k >= 1 && k <= 16, "tiles have 1 to 16 rows and dwords");
-  const auto product = emulated ? tile_product<EmulatedTiles> : tile_product<Tiles>;
+  const auto product = emulated ? tile_product<EmulatedTiles> : tile_product<TilesOfCpu>;
   product(static_cast<TileDot>(found - std::begin(names)), static_cast<int>(m), static_cast<int>(n),
           static_cast<int>(k), a.data(), b.data(), c.data());
 }
