@@ -44,6 +44,7 @@ constexpr Name names[] = {
     {feature::amx_tile, "amx_tile"},
     {feature::amx_int8, "amx_int8"},
     {feature::amx_bf16, "amx_bf16"},
+    {feature::simd128, "simd128"},
     {feature::emulated_tiles, "emulated_tiles"},
 };
 
@@ -70,6 +71,7 @@ constexpr Isa table[] = {
     {"avx512bf16", AVX512 | feature::avx512_bf16, MORE_AVX512, false},
     {"avx512", AVX512, MORE_AVX512, false},
     {"avx2", AVX2, feature::avx_vnni, false},
+    {"simd128", feature::simd128, 0, false},
     {"portable", PORTABLE, 0, false},
 };
 
@@ -176,12 +178,20 @@ Features working_tiles(Features claimed_features) {
 std::string brand() {
 #if defined(__aarch64__)
   return "aarch64";
+#elif defined(__wasm__)
+  return "WebAssembly";
 #else
   return "unknown architecture";
 #endif
 }
 
-Features claimed() { return 0; }
+Features claimed() {
+#if defined(__wasm__)
+  return feature::simd128;  // a module that has vectors at all is refused where there are none
+#else
+  return 0;
+#endif
+}
 Features working_tiles(Features) { return 0; }
 
 #endif
