@@ -45,6 +45,7 @@ constexpr Name names[] = {
     {feature::amx_int8, "amx_int8"},
     {feature::amx_bf16, "amx_bf16"},
     {feature::simd128, "simd128"},
+    {feature::relaxed_simd, "relaxed_simd"},
     {feature::emulated_tiles, "emulated_tiles"},
 };
 
@@ -71,6 +72,7 @@ constexpr Isa table[] = {
     {"avx512bf16", AVX512 | feature::avx512_bf16, MORE_AVX512, false},
     {"avx512", AVX512, MORE_AVX512, false},
     {"avx2", AVX2, feature::avx_vnni, false},
+    {"relaxed", feature::simd128 | feature::relaxed_simd, 0, false},
     {"simd128", feature::simd128, 0, false},
     {"portable", PORTABLE, 0, false},
 };
@@ -186,8 +188,11 @@ std::string brand() {
 }
 
 Features claimed() {
-#if defined(__wasm__)
-  return feature::simd128;  // a module that has vectors at all is refused where there are none
+  // A module whose instructions are not there is refused before it could ask.
+#if defined(FTBNN_RELAXED)
+  return feature::simd128 | feature::relaxed_simd;
+#elif defined(__wasm__)
+  return feature::simd128;
 #else
   return 0;
 #endif

@@ -3,8 +3,6 @@ set(CMAKE_SYSTEM_NAME Generic)
 set(CMAKE_SYSTEM_PROCESSOR wasm32)
 set(CMAKE_CXX_COMPILER clang++-16)
 set(CMAKE_CXX_COMPILER_TARGET wasm32-wasi)
-find_program(CMAKE_AR llvm-ar-16)
-find_program(CMAKE_RANLIB llvm-ranlib-16)
 # With --target, clang looks for its own C++ library where Debian has none.
 set(CMAKE_CXX_FLAGS_INIT "-Wno-unused-command-line-argument -nostdinc++ -isystem /usr/lib/llvm-16/include/wasm32-wasi/c++/v1")
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)

@@ -6,7 +6,7 @@ namespace ftbnn {
 
 extern const TileKernels tiles__amx, tiles__amx_emulated;
 extern const PlaneKernels planes__bitalg, planes__avx512, planes__avx2;
-extern const WordKernels words__avx512, words__avx2, words__portable;
+extern const WordKernels words__avx512, words__avx2, words__relaxed, words__simd128, words__portable;
 
 const Table<BConvKernels>& bconv_table() {
   static const Table<BConvKernels> table = {
@@ -20,6 +20,11 @@ const Table<BConvKernels>& bconv_table() {
       {"avx512 tables", AVX512, by_planes<planes__avx512>()},
       {"avx2 nibbles", AVX2, by_words<words__avx2>()},
       {"avx2", AVX2, by_planes<planes__avx2>()},
+#elif defined(__wasm__)
+#if defined(FTBNN_RELAXED)
+      {"relaxed", feature::simd128 | feature::relaxed_simd, by_words<words__relaxed>()},
+#endif
+      {"simd128", feature::simd128, by_words<words__simd128>()},
 #endif
       {"portable", PORTABLE, by_words<words__portable>()},
   };
