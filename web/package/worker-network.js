@@ -37,6 +37,11 @@ export class WorkerNetwork {
     return this.#ask("run", pixels);
   }
 
+  /** Scores, and the milliseconds that a run takes: the mean over at least so many. */
+  time(pixels, atLeastMs) {
+    return this.#ask("time", pixels, atLeastMs);
+  }
+
   profile(image, rounds) {
     return this.#ask("profile", image, rounds);
   }
