@@ -44,6 +44,7 @@ def build_modules() -> None:
         run(cmake, "-S", ROOT, "-B", folder, "--toolchain", toolchain, f"-DFTBNN_RELAXED={relaxed}")
         run(cmake, "--build", folder, "--parallel", "2")
         shutil.copyfile(folder / "ftbnn.wasm", WEB / "package" / name)
+    shutil.copyfile(ROOT / "LICENSE", WEB / "package/LICENSE")
 
 
 def assemble() -> None:

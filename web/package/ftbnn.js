@@ -145,6 +145,7 @@ export class Network {
 
   /** Scores of 8-bit pixels [height][width][channels], or of normalised floats [channels][height][width]. */
   run(pixels) {
+    this.#check();
     const isFloat = pixels instanceof Float32Array;
     const { channels, height, width } = this.inputShape;
     if ((!isFloat && !(pixels instanceof Uint8Array || pixels instanceof Uint8ClampedArray)) ||
@@ -160,6 +161,7 @@ export class Network {
 
   /** The `k` best of an image's scores, with their shares of all (softmax). */
   top(scores, k = 5) {
+    this.#check();
     if (scores.length !== this.outputs || !scores.every(Number.isFinite)) {
       throw new FtbnnError("the network's scores are not finite: its weights are too large", "other");
     }
@@ -176,6 +178,7 @@ export class Network {
 
   /** Where the time goes: of each operator the fastest of `rounds`, in milliseconds; the first row is the input's. */
   profile(image, rounds = 20) {
+    this.#check();
     const pixels = image instanceof Uint8Array ? image : this.prepare(image);
     const rows = this.#take((this.operatorCount + 1) * TIME_BYTES);
     new Uint8Array(this.#exports.memory.buffer, this.#pixels, pixels.length).set(pixels);
@@ -203,8 +206,11 @@ export class Network {
     return at;
   }
 
-  #call(name, ...args) {
+  #check() {
     if (this.#over) throw new FtbnnError(this.#over);
+  }
+
+  #call(name, ...args) {
     try {
       return this.#exports[name](...args);
     } catch (error) {

@@ -71,15 +71,18 @@ export function prepare(picture, { channels, height, width, resize }) {
   const box = cropBox(picture, { height, width }, resize).map(Math.fround); // as Pillow keeps it
   const across = coefficients(picture.width, box[0], box[2], width);
   const down = coefficients(picture.height, box[1], box[3], height);
-  const first = down.first[0], last = down.first[height - 1] + down.count[height - 1];
-  const lines = new Uint8Array((last - first) * width * channels); // resized across, all rows that are read
+  // Which direction goes first makes a difference, as the result in between has 8 bits. This is Pillow 13's rule.
+  const isDownFirst = picture.height > height && picture.height - height > 2 * (picture.width - width);
+  const columns = isDownFirst ? picture.width : width;
+  const rows = new RowSums(down, height, columns * channels);
+  const last = down.first[height - 1] + down.count[height - 1];
   const strip = Math.max(1, Math.floor(STRIP_PIXELS / picture.width));
-  for (let y = first; y < last; y += strip) {
+  for (let y = down.first[0]; y < last; y += strip) {
     const count = Math.min(strip, last - y);
     const pixels = withoutAlpha(picture.rows(y, count), channels);
-    resizeAcross(pixels, picture.width, count, channels, across, lines, (y - first) * width * channels);
+    rows.add(y, isDownFirst ? pixels : resizeAcross(pixels, picture.width, count, channels, across));
   }
-  return resizeDown(lines, first, width * channels, down, height);
+  return isDownFirst ? resizeAcross(rows.result(), columns, height, channels, across) : rows.result();
 }
 
 // Pillow's weights of the pixels that each result is made of; sums of integers, so that order does not matter.
@@ -108,9 +111,10 @@ function coefficients(size, start, end, count) {
   return table;
 }
 
-function resizeAcross(pixels, width, rows, channels, table, to, at) {
+function resizeAcross(pixels, width, rows, channels, table) {
   const { most, first, count, of } = table, columns = first.length, half = 1 << (PRECISION - 1);
-  for (let y = 0; y < rows; y++) {
+  const out = new Uint8Array(rows * columns * channels);
+  for (let y = 0, at = 0; y < rows; y++) {
     const row = y * width * channels;
     for (let k = 0; k < columns; k++) {
       const weights = k * most, taps = count[k];
@@ -119,24 +123,35 @@ function resizeAcross(pixels, width, rows, channels, table, to, at) {
         for (let x = 0, from = row + first[k] * channels + c; x < taps; x++, from += channels) {
           sum = (sum + pixels[from] * of[weights + x]) | 0;
         }
-        to[at++] = clip(sum >> PRECISION);
+        out[at++] = clip(sum >> PRECISION);
       }
     }
   }
+  return out;
 }
 
-function resizeDown(lines, above, line, table, height) {
-  const { most, first, count, of } = table, out = new Uint8Array(height * line), half = 1 << (PRECISION - 1);
-  const sums = new Int32Array(line);
-  for (let y = 0; y < height; y++) {
-    sums.fill(half);
-    for (let k = 0; k < count[y]; k++) {
-      const weight = of[y * most + k], from = (first[y] + k - above) * line;
-      for (let x = 0; x < line; x++) sums[x] += lines[from + x] * weight;
-    }
-    for (let x = 0; x < line; x++) out[y * line + x] = clip(sums[x] >> PRECISION);
+// Rows come some at a time, each is added to the results that it is part of.
+class RowSums {
+  constructor(table, height, line) {
+    Object.assign(this, { table, height, line });
+    this.sums = new Int32Array(height * line).fill(1 << (PRECISION - 1));
+    this.begin = 0; // results before this one are done
   }
-  return out;
+
+  add(y, lines) {
+    const { table: { most, first, count, of }, line, sums } = this;
+    for (let from = 0; from < lines.length; from += line, y++) {
+      while (first[this.begin] + count[this.begin] <= y) this.begin++;
+      for (let k = this.begin; k < this.height && first[k] <= y; k++) {
+        const weight = of[k * most + y - first[k]], to = k * line;
+        if (y < first[k] + count[k]) for (let x = 0; x < line; x++) sums[to + x] += lines[from + x] * weight;
+      }
+    }
+  }
+
+  result() {
+    return Uint8Array.from(this.sums, (sum) => clip(sum >> PRECISION));
+  }
 }
 
 function clip(value) {

@@ -9,7 +9,7 @@ import { hasFloats, race } from "./race.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_FILE = 2 ** 28; // a .ftbnn file that is larger than this is a mistake of the hand
-const MOST_MAPS = 64;
+const MOST_MAPS = 64, MOST_CLASSES = 10;
 
 const state = { zoo: [], network: null, bytes: null, file: null, layer: null, shown: null, view: null };
 
@@ -47,16 +47,19 @@ async function work() {
   isBusy = false;
 }
 
-async function show({ image, keep = true, retry }) {
+async function show({ image }) {
   const { network } = state;
   if (!network) return;
-  const answer = await network.look(await image(), Math.min(5, network.outputs));
-  if (network !== state.network) return;
-  if (keep) say();
-  state.shown = { answer, retry };
+  const before = blanks;
+  const answer = await network.look(await image(), Math.min(MOST_CLASSES, network.outputs));
+  if (network !== state.network || before !== blanks) return; // it is of something that is gone
+  say();
+  state.shown = { answer };
+  $("answer").dataset.network = state.name;
   $("best").textContent = answer.top[0].name;
   $("share").textContent = percent(answer.top[0].share);
   $("classes").replaceChildren(...answer.top.map(({ name, share }) => bar("li", name, share, percent(share))));
+  $("classes").classList.remove("none");
   number("time", milliseconds(answer.runMs), `${Math.round(1000 / answer.runMs).toLocaleString("en")} a second`);
   showSeen($("seen"), answer.seen, network.inputShape);
   await showMaps();
@@ -80,11 +83,18 @@ function number(id, text, small) {
   $(id).replaceChildren(text, below);
 }
 
+let blanks = 0;
+
 function blank() {
+  blanks++;
+  waiting = undefined;
   state.shown = null;
   $("best").textContent = "–";
+  delete $("answer").dataset.network;
   $("share").textContent = "";
-  $("classes").replaceChildren();
+  const names = state.network ? Array.from({ length: Math.min(MOST_CLASSES, state.network.outputs) }, (_, k) => state.network.classNames[k] ?? String(k)) : [];
+  $("classes").replaceChildren(...names.map((name) => bar("li", name, 0, "")));
+  $("classes").classList.add("none");
   $("time").textContent = "–";
   $("seen").width = $("maps").width = 1;
 }
@@ -95,8 +105,7 @@ async function useNetwork(bytes, name, facts) {
   const network = await loadInWorker(bytes); // throws what the engine has against it
   const file = readFile(bytes);
   state.network?.close();
-  state.view?.network.close();
-  Object.assign(state, { network, bytes, file, view: null, name });
+  Object.assign(state, { network, bytes, file, name, shown: null });
   state.layer = file.operators.find((op) => op.kind === "bconv") ?? null;
   say();
   blank();
@@ -110,6 +119,7 @@ async function useNetwork(bytes, name, facts) {
   $("engine").textContent = `ftbnn ${await version()}, WebAssembly (${network.isa}), one thread.`;
   listLayers();
   showFirstFilters();
+  showMaps();
   clearRace();
   $("pad-hint").textContent = isDigits() ? "Draw a digit" : "Draw something, or choose Photo";
 }
@@ -179,9 +189,20 @@ function chooseLayer(op, row) {
   showMaps().catch((error) => say(error.message));
 }
 
+let maps = Promise.resolve(); // one after the other: each may end the network that the one before has used
+
+function showMaps() {
+  maps = maps.catch(() => {}).then(showMapsNow);
+  return maps;
+}
+
 // The signs that the chosen layer multiplies: of the value that it reads, so of a network that ends there.
-async function showMaps() {
+async function showMapsNow() {
   const { layer, file, bytes, shown } = state;
+  if (state.view?.file !== file) {
+    state.view?.network.close();
+    state.view = null;
+  }
   $("maps").hidden = !layer || !shown;
   if (!layer || !shown) {
     $("maps-note").textContent = layer ? "Draw or drop something to see it." : "This network has no binary layer.";
@@ -199,9 +220,7 @@ async function showMaps() {
     if (state.view?.value !== value) {
       state.view?.network.close();
       state.view = null;
-      const network = await loadInWorker(beginning(bytes, file, value));
-      if (file !== state.file) return network.close();
-      state.view = { value, network };
+      state.view = { file, value, network: await loadInWorker(beginning(bytes, file, value)) };
     }
     numbers = await state.view.network.run(shown.answer.seen);
   }

@@ -37,7 +37,7 @@ export function showSigns(canvas, numbers, shape, threshold, most) {
 export function showFilters(canvas, op, most) {
   const taps = op.kh * op.kw, inputs = op.weights.length / op.outputShape.channels / taps;
   const count = Math.min(op.outputShape.channels, most), isColour = inputs === 3;
-  tiles(canvas, count, { height: op.kh, width: op.kw }, 16, (tile, k) => {
+  tiles(canvas, count, { height: op.kh, width: op.kw }, count > 16 ? 16 : 8, (tile, k) => {
     const own = op.weights.subarray(tile * inputs * taps, (tile + 1) * inputs * taps);
     const largest = own.reduce((most, w) => Math.max(most, Math.abs(w)), 1e-12);
     const grey = (c) => 128 + (127 * own[c * taps + k]) / largest;

@@ -29,7 +29,7 @@ def networks() -> list[dict[str, str]]:
 
 
 def _about(name: str, card: dict[str, Any]) -> dict[str, str]:
-    about = f"{card['model'].upper()}, width {card['width']}: right about {card['packed_top1']:.1f} % of its test images."
+    about = f"{card['model'].upper()}, width {card['width']}, {card['packed_top1']:.1f} % right on its test images."
     return {"name": name, "title": TITLES.get(name, name), "about": about}
 
 
