@@ -8,10 +8,10 @@ NATIVE := $(shell find native -type f)
 C_FILES := $(filter %.h %.c %.cc, $(NATIVE)) $(wildcard src/ftbnn/exchange/c/*.h)
 READY := $(VENV)/.ready
 
-.PHONY: help demo bench test lint types unit sanitize format setup clean
+.PHONY: help demo bench test test-web web lint types unit sanitize format setup clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
 demo: $(READY)  ## show what the project does
 	@echo "== training FTBNN-18 (width 16) on the embedded digits; the run goes to runs/demo"
@@ -65,6 +65,20 @@ sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and Un
 	@$(BIN)/python tests/damage_files.py build/sanitize
 	@for isa in $$($(BIN)/python -c 'from ftbnn import _native; print(*_native.capabilities()["isas"])'); do \
 	  echo "-- FTBNN_ISA=$$isa"; FTBNN_ISA=$$isa build/sanitize/damage build/sanitize/*.ftbnn || exit 1; done
+
+web: $(READY)  ## the page and the package for JavaScript: WebAssembly by Debian's clang-16, ONNX Runtime Web by npm
+	@echo "== web"
+	@$(BIN)/python web/build.py
+
+# Real photos, where they are: make test-web EXPECT="--imagenette FILE.npz --mnist DIR"
+test-web: web  ## the package in Node, the page in headless Chromium
+	@echo "== web tests"
+	@$(BIN)/python web/tests/tools.py
+	@rm -rf build/expected build/site
+	@$(BIN)/python web/tests/expect.py build/expected $(EXPECT)
+	@$(BIN)/ftbnn demo --out build/site
+	@web/node_modules/.bin/tsc --strict --noEmit --target es2022 --lib es2022,dom --module nodenext web/package/*.d.ts
+	@EXPECTED=$(CURDIR)/build/expected SITE=$(CURDIR)/build/site node --test --test-concurrency=1 web/tests/*.test.js
 
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .

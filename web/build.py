@@ -25,15 +25,19 @@ def run(*command: str | Path, cwd: Path = ROOT) -> None:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
 
 
-def require_compiler() -> None:
+def require(what: str, is_there: bool, packages: list[str]) -> None:
     """As root on Debian it is installed; elsewhere it is said what to install."""
-    if shutil.which("clang++-16") and Path("/usr/lib/llvm-16/lib/wasm32-wasi/libc++.a").exists():
+    if is_there:
         return
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *PACKAGES]
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        sys.exit(f"the WebAssembly compiler is not there; on Debian or Ubuntu: sudo {' '.join(command)}")
-    print("== installing the WebAssembly compiler")
+        sys.exit(f"{what} is not there; on Debian: sudo {' '.join(command)}")
+    print(f"== installing {what}")
     run(*command)
+
+
+def has_compiler() -> bool:
+    return bool(shutil.which("clang++-16")) and Path("/usr/lib/llvm-16/lib/wasm32-wasi/libc++.a").exists()
 
 
 def build_modules() -> None:
@@ -74,7 +78,7 @@ def add_floats() -> None:
 
 
 if __name__ == "__main__":
-    require_compiler()
+    require("the WebAssembly compiler", has_compiler(), PACKAGES)
     build_modules()
     assemble()
     add_floats()

@@ -72,8 +72,10 @@ constexpr Isa table[] = {
     {"avx512bf16", AVX512 | feature::avx512_bf16, MORE_AVX512, false},
     {"avx512", AVX512, MORE_AVX512, false},
     {"avx2", AVX2, feature::avx_vnni, false},
+#if defined(__wasm__)
     {"relaxed", feature::simd128 | feature::relaxed_simd, 0, false},
     {"simd128", feature::simd128, 0, false},
+#endif
     {"portable", PORTABLE, 0, false},
 };
 

@@ -109,7 +109,9 @@ def write_resamplings(out: Path) -> list[dict[str, Any]]:
     (out / "raw").mkdir()
     numbers = np.random.default_rng(1)
     rows = []
-    for number, (width, height) in enumerate([(5, 7), (28, 28), (64, 33), (129, 128), (301, 97), (640, 427), (97, 201), (60, 900), (31, 65)]):
+    for number, (width, height) in enumerate(
+        [(5, 7), (28, 28), (64, 33), (129, 128), (301, 97), (640, 427), (97, 201), (60, 900), (31, 65)]
+    ):
         picture = Image.fromarray(numbers.integers(0, 256, (height, width, 3), np.uint8))
         (out / "raw" / f"{number}.rgba").write_bytes(picture.convert("RGBA").tobytes())
         for channels, side, resize in ((3, 32, 32), (3, 128, 146), (1, 28, 28), (1, 8, 9), (3, 17, 23)):

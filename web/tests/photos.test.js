@@ -49,6 +49,23 @@ const look = (rows, isInWorker) => page.evaluate(async ([rows, isInWorker]) => {
   return found;
 }, [rows, isInWorker]);
 
+test("the module with relaxed SIMD gives portable's bits", async () => {
+  const wrong = await page.evaluate(async (networks) => {
+    const { load } = await import("/package/ftbnn.js");
+    const get = async (path) => new Uint8Array(await (await fetch(`/expected/networks/${path}`)).arrayBuffer());
+    const wrong = [];
+    for (const { name } of networks) {
+      const net = await load(`/expected/networks/${name}.ftbnn`), { channels, height, width } = net.inputShape;
+      if (net.isa !== "relaxed") wrong.push(`${name} runs as ${net.isa}`);
+      const found = net.run((await get(`${name}.u8`)).subarray(0, channels * height * width));
+      const scores = new Float32Array((await get(`${name}.u8.scores`)).buffer);
+      if (!found.every((score, k) => Object.is(score, scores[k]))) wrong.push(name);
+    }
+    return wrong;
+  }, expected.networks);
+  assert.deepEqual(wrong, []);
+});
+
 for (const isInWorker of [false, true]) {
   test(`photos have Python's pixels and classes${isInWorker ? ", in a Worker" : ""}`, async () => {
     const found = await look(expected.photos, isInWorker);

@@ -17,8 +17,8 @@ TITLES = {
     "imagenette": "Photos (Imagenette)",
     "cifar10": "Small photos (CIFAR-10)",
     "fashion-mnist": "Clothes (Fashion-MNIST)",
-    "digits": "Tiny digits, 8 × 8",
-    "digits-small": "Tiniest digits, 8 × 8",
+    "digits": "Tiny digits, 8 x 8",
+    "digits-small": "Tiniest digits, 8 x 8",
 }
 
 
@@ -73,7 +73,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
     def translate_path(self, path: str) -> str:
-        name = path.split("?")[0].removeprefix("/zoo/").removesuffix(".ftbnn")
+        name = path.split("?", maxsplit=1)[0].removeprefix("/zoo/").removesuffix(".ftbnn")
         if path.startswith("/zoo/") and name in zoo.names():
             return str(zoo.resolve(f"{zoo.PREFIX}{name}"))
         return super().translate_path(path)
