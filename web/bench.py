@@ -99,5 +99,6 @@ if __name__ == "__main__":
         (args.report / "README.md").write_text(
             f"# The engine in a browser, {date.today()}\n\nMachine: {capabilities()['cpu']}, one thread; headless "
             f"{found['browser']}.\n\n`{command} --report {args.report}`\n\n```\n{text}\n```\n\n"
-            f"Medians of {args.rounds} rounds, in each of which every engine had its turn. The float network has random weights.\n"
+            f"Medians of {args.rounds} rounds, in each of which every engine had its turn. "
+            "The float network has random weights.\n"
         )
