@@ -58,4 +58,9 @@ void border_bases(const std::uint64_t* weights, int channels, int kh, int kw, co
   }
 }
 
+void weight_ones(const std::uint64_t* weights, std::size_t words, std::int32_t* ones) {
+  std::fill_n(ones, PANEL, 0);
+  for (std::size_t k = 0; k < words * PANEL; ++k) ones[k % PANEL] += popcount(weights[k]);
+}
+
 }  // namespace ftbnn

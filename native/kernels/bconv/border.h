@@ -28,4 +28,7 @@ struct BorderClasses {
 void border_bases(const std::uint64_t* weights, int channels, int kh, int kw, const std::vector<Inside>& rows,
                   const std::vector<Inside>& columns, std::int32_t* base);
 
+// The ones of each lane's weights, [words][PANEL].
+void weight_ones(const std::uint64_t* weights, std::size_t words, std::int32_t* ones);
+
 }  // namespace ftbnn
