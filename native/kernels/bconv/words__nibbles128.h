@@ -17,15 +17,12 @@ constexpr int SEGMENT = 63;        // steps whose counts, 4 at most, fit into by
 constexpr int MOST_RUNS = 64;      // rows of a kernel
 constexpr int WIDE = 24;           // positions of a row that fill tiles by themselves
 
-// Entry [code][weight] is the number of bits of code OP weight.
+// Entry [code][weight] is the number of bits in which they differ.
 struct Tables {
-  alignas(16) std::uint8_t of[2][16][16] = {};
+  alignas(16) std::uint8_t of[16][16] = {};
   constexpr Tables() {
-    for (int a = 0; a < 16; ++a) {
-      for (int w = 0; w < 16; ++w) {
-        of[0][a][w] = static_cast<std::uint8_t>(__builtin_popcount(static_cast<unsigned>(a ^ w)));
-        of[1][a][w] = static_cast<std::uint8_t>(__builtin_popcount(static_cast<unsigned>(a & w)));
-      }
+    for (unsigned a = 0; a < 16; ++a) {
+      for (unsigned w = 0; w < 16; ++w) of[a][w] = static_cast<std::uint8_t>(__builtin_popcount(a ^ w));
     }
   }
 };
@@ -57,7 +54,7 @@ struct Runs {
 };
 
 // Weights of vectors 0 and 1 are the first panel's, of 2 and 3 the second's.
-template <bool ZeroOne, int Positions, int Vectors>
+template <int Positions, int Vectors>
 void count_tile(const WordPiece& piece, const Runs& runs, const std::uint8_t* second,
                 const std::uint8_t* const* windows, Sums* sums) {
   const std::uint8_t* first = static_cast<const std::uint8_t*>(piece.weights);
@@ -98,7 +95,7 @@ void count_tile(const WordPiece& piece, const Runs& runs, const std::uint8_t* se
       do {
         v128_t counts[Positions];
 #pragma unroll
-        for (int p = 0; p < Positions; ++p) counts[p] = wasm_v128_load(tables.of[ZeroOne][0] + *codes[p]++);
+        for (int p = 0; p < Positions; ++p) counts[p] = wasm_v128_load(tables.of[0] + *codes[p]++);
 #pragma unroll
         for (int v = 0; v < Vectors; ++v) {
           const v128_t weights = wasm_v128_load(first + (v < 2 ? 0 : between) + v % 2 * BYTES);
@@ -118,10 +115,10 @@ struct Place {
   Epilogue end[MOST_PANELS];  // of row y
 };
 
-// Counts of neighbours in a row to sums, then the epilogue, of one panel. ones(p, first): those of channels `first` to
-// first + 3 of a position.
-template <bool ZeroOne, int Positions, typename Ones>
-inline void finish_some(const BConvRows& rows, const Place& place, int panel, const Sums* sums, const Ones& ones) {
+// Counts of neighbours in a row to sums, then the epilogue, of one panel.
+template <int Positions>
+void finish_some(const BConvRows& rows, const Place& place, int panel, const Sums* sums) {
+  const v128_t worth = wasm_f32x4_splat(rows.worth);
   const std::uint8_t* border = rows.column_border + place.x;
   const float* bases = rows.base + rows.row_border[place.y] * rows.row_base;
   for (int first = 0; first < rows.channels; first += HALF * LANES) {
@@ -132,27 +129,17 @@ inline void finish_some(const BConvRows& rows, const Place& place, int panel, co
 #pragma unroll
       for (int p = 0; p < Positions; ++p) {
         const v128_t count = wasm_f32x4_convert_i32x4(wasm_u32x4_load16x4(sums[p] + panel * PANEL + o));
-        const v128_t twice = wasm_f32x4_add(count, count);
-        y[v][p] = ZeroOne ? wasm_f32x4_sub(twice, ones(p, o))
-                          : wasm_f32x4_sub(wasm_v128_load(bases + border[p] * PANEL + o), twice);
+        const v128_t base = wasm_v128_load(bases + border[p] * PANEL + o);
+        y[v][p] = wasm_f32x4_sub(base, wasm_f32x4_mul(worth, count));
       }
     }
     finish(place.end[panel], rows.channels, first, static_cast<std::size_t>(place.x), y);
   }
 }
 
-// Of a panel of one group.
-template <bool ZeroOne, int Positions>
-void finish_some(const BConvRows& rows, const Place& place, int panel, const Sums* sums) {
-  const std::int32_t* ones = rows.pieces->ones + place.y * rows.width + place.x;
-  finish_some<ZeroOne, Positions>(rows, place, panel, sums,
-                                  [&](int p, int) { return wasm_f32x4_splat(static_cast<float>(ones[p])); });
-}
-
-template <bool ZeroOne>
 void finish_tile(const BConvRows* panels, int count, Place& place, int positions, const Sums* sums) {
-  static constexpr void (*some[MOST_POSITIONS])(const BConvRows&, const Place&, int, const Sums*) = {
-      finish_some<ZeroOne, 1>, finish_some<ZeroOne, 2>};
+  static constexpr void (*some[MOST_POSITIONS])(const BConvRows&, const Place&, int, const Sums*) = {finish_some<1>,
+                                                                                                     finish_some<2>};
   for (int done = 0, n; done < positions; done += n) {
     n = positions - done < panels->width - place.x ? positions - done : panels->width - place.x;
     for (int k = 0; k < count; ++k) some[n - 1](panels[k], place, k, sums + done);
@@ -165,32 +152,27 @@ void finish_tile(const BConvRows* panels, int count, Place& place, int positions
 }
 
 // Any groups: one position at a time, all its channels counted for each piece.
-template <bool ZeroOne>
 void bconv_pieces(const BConvRows& rows) {
   Place place{0, 0, {rows.end}};
   for (; place.y < rows.rows; ++place.y, next_row(place.end[0])) {
     for (place.x = 0; place.x < rows.width; ++place.x) {
       Sums all[1], sums[1];
-      float ones[PANEL] = {};
       for (const WordPiece* piece = rows.pieces; piece != rows.pieces + rows.count; ++piece) {
         const std::uint8_t* window = piece->in + static_cast<std::size_t>(place.y) * piece->row_step +
                                      static_cast<std::size_t>(place.x) * piece->step;
-        count_tile<ZeroOne, 1, 2>(*piece, Runs(*piece), nullptr, &window, sums);
-        for (int o = piece->first; o < piece->last; ++o) {
-          all[0][o] = sums[0][o];
-          if (ZeroOne) ones[o] = static_cast<float>(piece->ones[place.y * rows.width + place.x]);
-        }
+        count_tile<1, 2>(*piece, Runs(*piece), nullptr, &window, sums);
+        for (int o = piece->first; o < piece->last; ++o) all[0][o] = sums[0][o];
       }
-      finish_some<ZeroOne, 1>(rows, place, 0, all, [&](int, int first) { return wasm_v128_load(ones + first); });
+      finish_some<1>(rows, place, 0, all);
     }
   }
 }
 
 // Where rows are short, tiles go on from row to row.
-template <bool ZeroOne, int Vectors>
+template <int Vectors>
 void bconv_rows(const BConvRows* panels) {
-  static constexpr decltype(&count_tile<ZeroOne, 1, Vectors>) tiles[MOST_POSITIONS] = {count_tile<ZeroOne, 1, Vectors>,
-                                                                                       count_tile<ZeroOne, 2, Vectors>};
+  static constexpr decltype(&count_tile<1, Vectors>) tiles[MOST_POSITIONS] = {count_tile<1, Vectors>,
+                                                                              count_tile<2, Vectors>};
   constexpr int count = Vectors > 2 ? 2 : 1;
   const WordPiece& piece = *panels->pieces;
   const auto* second = static_cast<const std::uint8_t*>(panels[count - 1].pieces->weights);
@@ -212,30 +194,17 @@ void bconv_rows(const BConvRows* panels) {
     }
     Sums sums[MOST_POSITIONS];
     tiles[positions - 1](piece, runs, second, windows, sums);
-    finish_tile<ZeroOne>(panels, count, place, positions, sums);
-  }
-}
-
-template <bool ZeroOne>
-void bconv_panels(const BConvRows* panels, int count) {
-  const bool is_one_group = panels[0].count == 1 && panels[count - 1].count == 1;
-  if (is_one_group && count == 2 && panels[0].pieces->in == panels[1].pieces->in) return bconv_rows<ZeroOne, 4>(panels);
-  for (int n = 0; n < count; ++n) {
-    panels[n].count > 1           ? bconv_pieces<ZeroOne>(panels[n])
-    : panels[n].channels <= BYTES ? bconv_rows<ZeroOne, 1>(panels + n)
-                                  : bconv_rows<ZeroOne, 2>(panels + n);
+    finish_tile(panels, count, place, positions, sums);
   }
 }
 
 void rows(const BConvRows* panels, int count) {
-  panels->zero_one ? bconv_panels<true>(panels, count) : bconv_panels<false>(panels, count);
-}
-
-void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
-  for (int x = 0; x < positions; ++x) {
-    long long sum = 0;
-    for (std::size_t k = 0; k < words; ++k) sum += __builtin_popcountll(*codes++);
-    ones[x] = static_cast<std::int32_t>(sum);
+  const bool is_one_group = panels[0].count == 1 && panels[count - 1].count == 1;
+  if (is_one_group && count == 2 && panels[0].pieces->in == panels[1].pieces->in) return bconv_rows<4>(panels);
+  for (int n = 0; n < count; ++n) {
+    panels[n].count > 1           ? bconv_pieces(panels[n])
+    : panels[n].channels <= BYTES ? bconv_rows<1>(panels + n)
+                                  : bconv_rows<2>(panels + n);
   }
 }
 

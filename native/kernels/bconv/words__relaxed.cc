@@ -19,6 +19,6 @@ inline v128_t look_up(v128_t table, v128_t indices) {
 namespace ftbnn {
 
 extern const WordKernels words__relaxed;
-const WordKernels words__relaxed = {1, MOST_PANELS, can, can, rows, ones, split};
+const WordKernels words__relaxed = {1, MOST_PANELS, can, can, rows, split};
 
 }  // namespace ftbnn

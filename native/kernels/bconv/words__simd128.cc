@@ -16,6 +16,6 @@ inline v128_t look_up(v128_t table, v128_t indices) { return wasm_i8x16_swizzle(
 namespace ftbnn {
 
 extern const WordKernels words__simd128;
-const WordKernels words__simd128 = {1, MOST_PANELS, can, can, rows, ones, split};
+const WordKernels words__simd128 = {1, MOST_PANELS, can, can, rows, split};
 
 }  // namespace ftbnn
