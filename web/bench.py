@@ -15,11 +15,12 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ftbnn.bench.peers.resnet18 import ResNet18
 from ftbnn.bench.subject import open_subject
 from ftbnn.machine import capabilities
-from ftbnn.runtime import load
+from ftbnn.runtime import Model, load
 from ftbnn.text import table
 from ftbnn.zoo import card, resolve
 
@@ -29,13 +30,13 @@ NATIVE = "native, AVX2"
 FLOAT = "ONNX Runtime Web, fp32 ResNet-18"
 
 
-def native_ms(model: "object", image: "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]") -> float:
+def native_ms(model: Model, image: NDArray[np.uint8]) -> float:
     """The median of pieces of 20 ms, as in the browser."""
     pieces = []
     for _ in range(15):
         start, calls = time.perf_counter(), 0
         while time.perf_counter() - start < 0.02:
-            model(image)  # type: ignore[operator]
+            model(image)
             calls += 1
         pieces.append(1e3 * (time.perf_counter() - start) / calls)
     return statistics.median(pieces)

@@ -1,16 +1,14 @@
 // All that the module asks of its host, in place of a C++ runtime and an operating system: where an exception ends, and
 // the time.
 //
-// WebAssembly of the engine's age has no unwinding that all browsers share, so nothing is unwound: what is thrown goes
-// straight to the host, which throws in its turn, past all frames of the module. Their destructors do not run, so the
-// instance is not to be used again. The host has one for each network, and a broken file ends no other.
+// The C++ library that Debian has for WebAssembly is built without exceptions, so nothing is unwound: what is thrown
+// goes straight to the host, which throws in its turn, past all frames of the module. Their destructors do not run, so
+// the instance is not to be used again. The host has one for each network, and a broken file ends no other.
 #include <time.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <stdexcept>
-#include <system_error>
 #include <typeinfo>
 
 #include "engine/model.h"

@@ -104,6 +104,9 @@ function blank() {
 async function useNetwork(bytes, name, facts) {
   const network = await loadInWorker(bytes); // throws what the engine has against it
   const file = readFile(bytes);
+  const { inputShape: input } = network;
+  // Browsers compile well what is hot. A network that is closed before that has nothing to warm up for.
+  network.time(new Uint8Array(input.channels * input.height * input.width), 100).catch(() => {});
   state.network?.close();
   Object.assign(state, { network, bytes, file, name, shown: null });
   state.layer = file.operators.find((op) => op.kind === "bconv") ?? null;
