@@ -243,6 +243,9 @@ test("on a phone", async () => {
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
   await stroke(page, ZERO);
   await answered(page, "0");
+  const verdict = await page.locator("#best").boundingBox();
+  assert.ok(verdict.y + verdict.height <= 844, "the answer is in sight of the pad");
+  await page.screenshot({ path: join(SHOTS, "phone-first.png") });
   await shot(page, "phone");
   await done();
 });
