@@ -81,7 +81,7 @@ struct Group {
 class WordsBConv final : public BConv {
  public:
   WordsBConv(const BConvShape& shape, const CodeLayout& layout, WeightWords weights, const WordKernels& kernels)
-      : s_(shape), layout_(layout), kernels_(kernels), panels_(plan_panels(shape)) {
+      : s_(shape), layout_(layout), kernels_(kernels), borders_(shape), panels_(plan_panels(shape)) {
     const std::vector<BitRun> all = {{0, layout_.bits}};
     is_in_place_ = layout_.has_border && s_.groups == 1 && layout_.groups[0] == all &&
                    words_of(s_.in) == layout_.words && !is_worth_gathering(s_, kernels_);
@@ -136,11 +136,11 @@ class WordsBConv final : public BConv {
     rows.rows = call.last - call.first;
     rows.width = s_.ow;
     rows.channels = plan.channels;
-    rows.worth = s_.zero_one ? 1 : 2;
+    rows.worth = borders_.worth;
     rows.base = bases_.data() + plan.base_at;
-    rows.row_base = columns_.count() * PANEL;
-    rows.row_border = rows_.of.data() + call.first;
-    rows.column_border = columns_.of.data();
+    rows.row_base = borders_.columns.count() * PANEL;
+    rows.row_border = borders_.rows.of.data() + call.first;
+    rows.column_border = borders_.columns.of.data();
     return rows;
   }
 
@@ -214,10 +214,7 @@ class WordsBConv final : public BConv {
   }
 
   void lay_out(WeightWords from) {
-    // Codes {0, 1} know no border: all rows and columns are of one class.
-    rows_ = s_.zero_one ? BorderClasses(s_.oh, 1, 1, 0, s_.oh) : BorderClasses(s_.oh, s_.sh, s_.kh, s_.ph, s_.h);
-    columns_ = s_.zero_one ? BorderClasses(s_.ow, 1, 1, 0, s_.ow) : BorderClasses(s_.ow, s_.sw, s_.kw, s_.pw, s_.w);
-    const std::size_t classes = rows_.count() * columns_.count();
+    const std::size_t classes = borders_.classes();
     std::size_t weights = 0, bases = 0;
     for (PanelPlan& plan : panels_) {
       plan.base_at = bases;
@@ -246,11 +243,7 @@ class WordsBConv final : public BConv {
           for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
         }
         join_taps(plain.data(), group, weights_.data() + piece.weights_at);
-        if (s_.zero_one) {
-          weight_ones(plain.data(), size, whole.data());
-        } else {
-          border_bases(plain.data(), group.in, s_.kh, s_.kw, rows_.kinds, columns_.kinds, whole.data());
-        }
+        borders_.find_bases(plain.data(), group.in, whole.data());
         for (std::size_t k = 0; k < classes; ++k) {
           std::copy(whole.data() + k * PANEL + piece.first, whole.data() + k * PANEL + piece.last,
                     bases_.data() + plan.base_at + k * PANEL + piece.first);
@@ -319,12 +312,12 @@ class WordsBConv final : public BConv {
   const BConvShape s_;
   const CodeLayout layout_;
   const WordKernels& kernels_;
+  const Borders borders_;
   std::vector<PanelPlan> panels_;
   bool is_in_place_ = false;
   std::vector<Group> groups_;
   std::size_t arranged_ = 0;  // bytes
   AlignedArray<std::uint8_t> weights_;
-  BorderClasses rows_, columns_;
   AlignedArray<float> bases_;  // [panel][row class][column class][PANEL]
 };
 

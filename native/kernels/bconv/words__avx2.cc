@@ -109,7 +109,7 @@ void bconv_pieces(const BConvRows& rows) {
       for (const WordPiece* piece = rows.pieces; piece != rows.pieces + rows.count; ++piece) {
         const std::uint8_t* window = piece->in + static_cast<std::size_t>(place.y) * piece->row_step +
                                      static_cast<std::size_t>(place.x) * piece->step;
-        count_tile<1, 1>(*piece, nullptr, &window, tables.of[0][0], sums);
+        count_tile<1, 1>(*piece, nullptr, &window, tables.of[0], sums);
         for (int o = piece->first; o < piece->last; ++o) all[0][0][o] = sums[0][0][o];
       }
       finish_some<1>(rows, place, 0, all);
@@ -141,7 +141,7 @@ void bconv_rows(const BConvRows* panels) {
       }
     }
     alignas(32) Sums sums[BYTE_TILE];
-    tiles[positions - 1](piece, second, windows, tables.of[0][0], sums);
+    tiles[positions - 1](piece, second, windows, tables.of[0], sums);
     finish_tile(panels, Panels, place, positions, sums);
   }
 }
