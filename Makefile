@@ -8,7 +8,7 @@ NATIVE := $(shell find native -type f)
 C_FILES := $(filter %.h %.c %.cc, $(NATIVE)) $(wildcard src/ftbnn/exchange/c/*.h)
 READY := $(VENV)/.ready
 
-.PHONY: help demo bench bench-arm test test-arm lint types unit sanitize format setup clean
+.PHONY: help demo bench bench-arm test test-arm test-web web lint types unit sanitize format setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -87,6 +87,20 @@ test-arm: $(READY)  ## other architectures under qemu: all kernels and the engin
 bench-arm: $(READY)  ## count the instructions of an image on aarch64; writes a report
 	@tests/arm/prepare.sh $(VENV) library
 	@$(BIN)/python tests/arm/instructions.py --report
+
+web: $(READY)  ## the page and the package for JavaScript: WebAssembly by Debian's clang-16, ONNX Runtime Web by npm
+	@echo "== web"
+	@$(BIN)/python web/build.py
+
+# Real photos, where they are: make test-web EXPECT="--imagenette FILE.npz --mnist DIR"
+test-web: web  ## the package in Node, the page in headless Chromium
+	@echo "== web tests"
+	@$(BIN)/python web/tests/tools.py
+	@rm -rf build/expected build/site
+	@$(BIN)/python web/tests/expect.py build/expected $(EXPECT)
+	@$(BIN)/ftbnn demo --out build/site
+	@web/node_modules/.bin/tsc --strict --noEmit --target es2022 --lib es2022,dom --module nodenext web/package/*.d.ts
+	@EXPECTED=$(CURDIR)/build/expected SITE=$(CURDIR)/build/site node --test --test-concurrency=1 web/tests/*.test.js
 
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .

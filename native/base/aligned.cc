@@ -15,7 +15,7 @@ namespace ftbnn {
 
 namespace {
 
-constexpr std::size_t LARGE = std::size_t{1} << 17, HUGE_PAGE = std::size_t{1} << 21;
+[[maybe_unused]] constexpr std::size_t LARGE = std::size_t{1} << 17, HUGE_PAGE = std::size_t{1} << 21;
 constexpr std::size_t IN_ROOM = ~std::size_t{0};
 
 thread_local Room* room_in_use = nullptr;

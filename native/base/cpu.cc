@@ -50,6 +50,8 @@ constexpr Name names[] = {
     {feature::amx_bf16, "amx_bf16"},
     {feature::asimd, "asimd"},
     {feature::asimddp, "asimddp"},
+    {feature::simd128, "simd128"},
+    {feature::relaxed_simd, "relaxed_simd"},
     {feature::emulated_tiles, "emulated_tiles"},
 };
 
@@ -78,6 +80,10 @@ constexpr Isa table[] = {
     {"avx2", AVX2, feature::avx_vnni, false},
     {"dotprod", NEON | feature::asimddp, 0, false},
     {"neon", NEON, 0, false},
+#if defined(__wasm__)
+    {"relaxed", feature::simd128 | feature::relaxed_simd, 0, false},
+    {"simd128", feature::simd128, 0, false},
+#endif
     {"portable", PORTABLE, 0, false},
 };
 
@@ -201,8 +207,24 @@ Features working_tiles(Features) { return 0; }
 
 #else
 
-std::string brand() { return "unknown architecture"; }
-Features claimed() { return 0; }
+std::string brand() {
+#if defined(__wasm__)
+  return "WebAssembly";
+#else
+  return "unknown architecture";
+#endif
+}
+
+Features claimed() {
+  // A module whose instructions are not there is refused before it could ask.
+#if defined(FTBNN_RELAXED)
+  return feature::simd128 | feature::relaxed_simd;
+#elif defined(__wasm__)
+  return feature::simd128;
+#else
+  return 0;
+#endif
+}
 Features working_tiles(Features) { return 0; }
 
 #endif

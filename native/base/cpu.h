@@ -22,6 +22,7 @@ constexpr Features popcnt = 1U << 0, fma = 1U << 1, f16c = 1U << 2, bmi1 = 1U <<
                    avx512_vnni = 1U << 10, avx512_vpopcntdq = 1U << 11, avx512_bitalg = 1U << 12,
                    avx512_bf16 = 1U << 13, avx_vnni = 1U << 14, amx_tile = 1U << 15, amx_int8 = 1U << 16,
                    amx_bf16 = 1U << 17, avx512_vbmi = 1U << 20, asimd = 1U << 21, asimddp = 1U << 22;
+constexpr Features simd128 = 1U << 31, relaxed_simd = 1U << 30;  // of WebAssembly
 constexpr Features emulated_tiles = 1U << 18;  // for tests: tile registers in plain C++; no CPU has it
 constexpr Features other_rounding = 1U << 19;  // no feature but a leave: float sums in another order than the plain one
 }  // namespace feature

@@ -49,7 +49,7 @@ class Questions {
 class Engine::Loan {
  public:
   explicit Loan(const Engine& engine) : engine_(engine) {
-    const std::lock_guard<std::mutex> lock(engine_.spare_mutex_);
+    const Lock lock(engine_.spare_mutex_);
     if (engine_.spare_.empty()) {
       space_ = std::make_unique<Workspace>(engine_.plan_);
     } else {
@@ -58,7 +58,7 @@ class Engine::Loan {
     }
   }
   ~Loan() {
-    const std::lock_guard<std::mutex> lock(engine_.spare_mutex_);
+    const Lock lock(engine_.spare_mutex_);
     try {
       engine_.spare_.push_back(std::move(space_));
     } catch (const std::bad_alloc&) {  // no room to keep it: the next one is made anew
@@ -122,7 +122,7 @@ void Engine::run_all(const Pixel* images, int batch, float* output, const Interr
   const auto at = [](int k, std::size_t size) { return static_cast<std::size_t>(k) * size; };
   Questions questions(interrupt);
   const auto ask = [&] { questions.ask(); };
-  std::unique_lock<std::mutex> lock(pool_mutex_, std::try_to_lock);
+  const TryLock lock(pool_mutex_);
   if (!lock.owns_lock()) {  // another call has the pool: same results on this thread alone, and no waiting
     const Loan space(*this);
     return run_in(*space, images, batch, output, ask);
@@ -162,7 +162,7 @@ void Engine::run_alone(Workspace& space, const std::uint8_t* images, int batch, 
 template <typename Pixel>
 std::vector<double> Engine::profile_one(const Pixel* pixels, int rounds, const Interrupt& interrupt) const {
   std::vector<double> fastest(model_.operators.size() + 1, std::numeric_limits<double>::infinity());
-  const std::lock_guard<std::mutex> lock(pool_mutex_);
+  const Lock lock(pool_mutex_);
   Image image(model_, plan_, *memories_.front(), desks_.data(), &pool_);
   Questions questions(interrupt);
   for (int round = 0; round < rounds; ++round) {

@@ -3,10 +3,10 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/cpu.h"
+#include "base/mutex.h"
 #include "base/threads.h"
 #include "engine/image.h"
 #include "engine/plan.h"
@@ -64,11 +64,11 @@ class Engine {
   Plan plan_;
   // Who has the pool works in its memory: one for each thread from when images first go to threads of their own.
   mutable ThreadPool pool_;
-  mutable std::mutex pool_mutex_;
+  mutable Mutex pool_mutex_;
   mutable std::vector<std::unique_ptr<Memory>> memories_;
   mutable std::vector<Desk> desks_;  // of all threads
   // Calls that find the pool busy work alone, in memory that is kept here meanwhile.
-  mutable std::mutex spare_mutex_;
+  mutable Mutex spare_mutex_;
   mutable std::vector<std::unique_ptr<Workspace>> spare_;
 };
 

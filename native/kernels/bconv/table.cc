@@ -6,7 +6,7 @@ namespace ftbnn {
 
 extern const TileKernels tiles__amx, tiles__amx_emulated;
 extern const PlaneKernels planes__bitalg, planes__avx512, planes__avx2;
-extern const WordKernels words__avx512, words__avx2, words__neon, words__portable;
+extern const WordKernels words__avx512, words__avx2, words__neon, words__relaxed, words__simd128, words__portable;
 
 const Table<BConvKernels>& bconv_table() {
   static const Table<BConvKernels> table = {
@@ -22,6 +22,11 @@ const Table<BConvKernels>& bconv_table() {
       {"avx2", AVX2, by_planes<planes__avx2>()},
 #elif defined(__aarch64__)
       {"neon", NEON, by_words<words__neon>()},
+#elif defined(__wasm__)
+#if defined(FTBNN_RELAXED)
+      {"relaxed", feature::simd128 | feature::relaxed_simd, by_words<words__relaxed>()},
+#endif
+      {"simd128", feature::simd128, by_words<words__simd128>()},
 #endif
       {"portable", PORTABLE, by_words<words__portable>()},
   };

@@ -5,7 +5,7 @@
 namespace ftbnn {
 
 extern const WinogradKernels winograd__avx512, winograd__avx2;
-extern const PanelKernels panels__avx512, panels__avx2, panels__neon, panels__portable;
+extern const PanelKernels panels__avx512, panels__avx2, panels__neon, panels__simd128, panels__portable;
 
 const Table<ConvKernels>& conv_table() {
   static const Table<ConvKernels> table = {
@@ -16,6 +16,8 @@ const Table<ConvKernels>& conv_table() {
       {"avx2", AVX2, by_panels<panels__avx2>()},
 #elif defined(__aarch64__)
       {"neon", NEON, by_panels<panels__neon>()},
+#elif defined(__wasm__)
+      {"simd128", feature::simd128, by_panels<panels__simd128>()},
 #endif
       {"portable", PORTABLE, by_panels<panels__portable>()},
   };

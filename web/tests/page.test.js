@@ -1,0 +1,261 @@
+// The page, driven in Chromium as people use it. Screenshots go to web/tests/screenshots.
+//   node --test web/tests/page.test.js       (what `make test-web` does, with SITE=the folder of `ftbnn demo --out`)
+
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { launch, serve } from "./browser.js";
+
+const SITE = process.env.SITE;
+const SHOTS = fileURLToPath(new URL("./screenshots/", import.meta.url));
+const PATIENCE = 120_000; // a busy machine is no mistake of the page
+mkdirSync(SHOTS, { recursive: true });
+
+let site, browser;
+before(async () => {
+  site = await serve({ "": SITE });
+  browser = await launch(["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]);
+});
+after(async () => {
+  await browser.close();
+  site.close();
+});
+
+async function open(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
+  context.setDefaultTimeout(PATIENCE);
+  const page = await context.newPage(), wrong = [];
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && wrong.push(message.text()));
+  page.on("pageerror", (error) => wrong.push(error.message));
+  page.on("request", (request) => request.url().startsWith(site.url) || request.url().startsWith("blob:") || wrong.push(request.url()));
+  await page.goto(`${site.url}/index.html`);
+  await page.waitForSelector("body[data-ready]");
+  return { page, context, done: async () => { assert.deepEqual(wrong, []); await context.close(); } };
+}
+
+const shot = (page, name) => page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true });
+const best = (page) => page.textContent("#best");
+const answered = (page, name) => page.waitForFunction((name) => document.getElementById("best").textContent === name, name);
+const told = (page, text) => page.waitForFunction((text) => document.getElementById("message").textContent.includes(text), text);
+
+// A line through points of the pad, 0 to 1.
+async function stroke(page, points) {
+  const box = await page.locator("#pad").boundingBox();
+  const at = ([x, y]) => [box.x + x * box.width, box.y + y * box.height];
+  await page.mouse.move(...at(points[0]));
+  await page.mouse.down();
+  for (const point of points.slice(1)) await page.mouse.move(...at(point), { steps: 8 });
+  await page.mouse.up();
+}
+
+const SEVEN = [[0.25, 0.25], [0.72, 0.25], [0.45, 0.8]];
+const ZERO = Array.from({ length: 17 }, (_, k) => [0.5 + 0.2 * Math.sin((k * Math.PI) / 8), 0.5 - 0.3 * Math.cos((k * Math.PI) / 8)]);
+
+// A file dropped on the page, made there: of bytes, or what a canvas of so many pixels is encoded to.
+async function drop(page, name, { bytes, width, height, type = "image/jpeg" }) {
+  await page.evaluate(async ({ name, bytes, width, height, type }) => {
+    let blob = new Blob([Uint8Array.from(bytes ?? [])]);
+    if (width) {
+      const canvas = new OffscreenCanvas(width, height), context = canvas.getContext("2d");
+      const sky = context.createLinearGradient(0, 0, 0, height);
+      sky.addColorStop(0, "#7db4e8");
+      sky.addColorStop(1, "#4a7a3a");
+      context.fillStyle = sky;
+      context.fillRect(0, 0, width, height);
+      context.fillStyle = "#b7382c";
+      context.fillRect(width * 0.25, height * 0.45, width * 0.5, height * 0.3);
+      context.fillStyle = "#222";
+      for (const x of [0.35, 0.65]) { context.beginPath(); context.arc(width * x, height * 0.76, width * 0.07, 0, 7); context.fill(); }
+      blob = await canvas.convertToBlob({ type, quality: 0.9 });
+    }
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([blob], name, { type }));
+    dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
+  }, { name, bytes, width, height, type });
+}
+
+test("a digit is recognised at every stroke", async () => {
+  const { page, done } = await open();
+  await shot(page, "start");
+  await stroke(page, SEVEN);
+  await answered(page, "7");
+  await page.waitForFunction(() => document.getElementById("maps-note").textContent.startsWith("What"));
+  await shot(page, "digit");
+  await stroke(page, [[0.35, 0.55], [0.65, 0.55]]);
+  await page.click("#clear");
+  await answered(page, "–");
+  await stroke(page, ZERO);
+  await answered(page, "0");
+  await page.click("#undo");
+  await answered(page, "–");
+  await done();
+});
+
+test("every network of the zoo runs, and every binary layer shows its signs", async () => {
+  const { page, done } = await open();
+  await stroke(page, ZERO);
+  await answered(page, "0");
+  for (const name of await page.$$eval("#network option", (options) => options.map((option) => option.value))) {
+    await page.selectOption("#network", name);
+    await page.waitForSelector(`#answer[data-network="${name}"]`);
+    const layers = page.locator("#layers button");
+    assert.ok((await layers.count()) >= 8);
+    for (const k of [0, (await layers.count()) - 1]) {
+      await layers.nth(k).click();
+      const path = await layers.nth(k).locator("span").first().textContent();
+      await page.waitForFunction((path) => document.getElementById("maps-note").textContent.includes(`What ${path} reads`), path);
+    }
+  }
+  await done();
+});
+
+test("photos are dropped, and the part that is seen is shown", async () => {
+  const { page, done } = await open();
+  await page.selectOption("#network", "imagenette");
+  await page.waitForFunction(() => document.getElementById("facts").textContent.includes("128"));
+  await page.click("#tab-photo");
+  await shot(page, "photo-empty");
+  await drop(page, "truck.jpg", { width: 900, height: 600 });
+  await page.waitForSelector("#answer[data-network]");
+  assert.equal(await page.isVisible("#photo"), true);
+  await page.waitForFunction(() => document.getElementById("maps-note").textContent.startsWith("What"));
+  await shot(page, "photo");
+  const before = await best(page);
+  await drop(page, "large.jpg", { width: 5200, height: 3900 }); // 20 megapixels
+  await page.waitForFunction(() => document.getElementById("photo").width === 900 && document.getElementById("photo").height === 675);
+  await page.waitForSelector("#answer[data-network]");
+  assert.equal(await best(page), before);
+  assert.equal(await page.isHidden("#message"), true);
+  await done();
+});
+
+test("what cannot be used is said, and the page lives on", async () => {
+  const { page, done } = await open();
+  const zoo = readFileSync(join(SITE, "zoo/mnist.ftbnn"));
+  const damaged = Array.from(zoo);
+  damaged[zoo.length - 100] ^= 1;
+  const cases = [
+    ["notes.txt", { bytes: [104, 105], type: "text/plain" }, "notes.txt: it cannot be read as a picture"],
+    ["empty.jpg", { bytes: [] }, "empty.jpg: the file is empty"],
+    ["broken.jpg", { bytes: [0xff, 0xd8, 0xff, 0xe0, 0, 16, 74, 70] }, "broken.jpg: it cannot be read as a picture"],
+    ["damaged.ftbnn", { bytes: damaged }, "the payload's checksum is wrong"],
+    ["short.ftbnn", { bytes: Array.from(zoo.subarray(0, 900)) }, "short.ftbnn is not a network that can be run"],
+    ["empty.ftbnn", { bytes: [] }, "the file is empty"],
+    ["photo.ftbnn", { width: 40, height: 40 }, "this is not a .ftbnn file"],
+  ];
+  for (const [name, file, message] of cases) {
+    await drop(page, name, file);
+    await told(page, message);
+  }
+  await shot(page, "message");
+  await page.click("#tab-draw");
+  await stroke(page, SEVEN);
+  await answered(page, "7");
+  assert.equal(await page.isHidden("#message"), true);
+  await done();
+});
+
+test("a network of one's own", async () => {
+  const { page, done } = await open();
+  await stroke(page, ZERO);
+  await answered(page, "0");
+  await drop(page, "mine.ftbnn", { bytes: Array.from(readFileSync(join(SITE, "zoo/digits.ftbnn"))) });
+  await page.waitForFunction(() => document.getElementById("facts").textContent.startsWith("mine.ftbnn."));
+  await answered(page, "0");
+  assert.equal(await page.$eval("#network", (select) => select.selectedOptions[0].textContent), "mine.ftbnn");
+  await done();
+});
+
+test("all of it by keyboard", async () => {
+  const { page, done } = await open();
+  await page.focus("#pad");
+  for (let k = 0; k < 8; k++) await page.keyboard.press("ArrowUp");
+  await page.keyboard.down("Shift");
+  for (let k = 0; k < 18; k++) await page.keyboard.press("ArrowDown");
+  await page.keyboard.up("Shift");
+  await answered(page, "1");
+  await page.keyboard.press("Delete");
+  await answered(page, "–");
+  await page.focus("#tab-draw");
+  await page.keyboard.press("ArrowRight");
+  assert.equal(await page.getAttribute("#tab-photo", "aria-selected"), "true");
+  const seen = new Set();
+  for (let k = 0; k < 60; k++) {
+    await page.keyboard.press("Tab");
+    seen.add(await page.evaluate(() => document.activeElement.id || document.activeElement.tagName));
+  }
+  for (const id of ["network", "open", "drop", "choose", "race", "BUTTON"]) assert.ok(seen.has(id), `${id} has no focus`);
+  await done();
+});
+
+test("the camera", async () => {
+  const { page, done } = await open({ permissions: ["camera"] });
+  await page.selectOption("#network", "cifar10");
+  await page.click("#tab-camera");
+  await page.click("#camera");
+  await page.waitForSelector("#answer[data-network]");
+  await shot(page, "camera");
+  await page.click("#tab-draw");
+  assert.equal(await page.evaluate(() => document.getElementById("video").srcObject), null);
+  await done();
+});
+
+test("the race against floats, and without them", async () => {
+  const { page, done } = await open();
+  const hasFloats = await page.evaluate(async () => (await fetch("vendor/ort.json")).ok);
+  assert.equal(await page.isDisabled("#race"), !hasFloats);
+  if (hasFloats) {
+    await stroke(page, SEVEN);
+    await answered(page, "7");
+    await page.click("#race");
+    await page.waitForFunction(() => /same class|differ/.test(document.getElementById("race-result").textContent));
+    assert.match(await page.textContent("#race-result"), /Both say the same class/);
+    await page.waitForTimeout(800); // for the bars to have grown
+    await shot(page, "race");
+  }
+  await done();
+});
+
+test("a page without ONNX Runtime says so", async () => {
+  const context = await browser.newContext(), page = await context.newPage();
+  await page.route("**/vendor/**", (route) => route.fulfill({ status: 404 }));
+  await page.goto(`${site.url}/index.html`);
+  await page.waitForSelector("body[data-ready]");
+  assert.match(await page.textContent("#race-note"), /not beside this page/);
+  assert.equal(await page.isDisabled("#race"), true);
+  await context.close();
+});
+
+test("without a network, once it was there", async () => {
+  const { page, context, done } = await open();
+  await page.evaluate(() => navigator.serviceWorker.ready);
+  await page.waitForFunction(async () => (await (await caches.open("ftbnn")).keys()).length > 20);
+  await context.setOffline(true);
+  await page.reload();
+  await page.waitForSelector("body[data-ready]");
+  await page.selectOption("#network", "imagenette");
+  await page.waitForFunction(() => document.getElementById("facts").textContent.includes("128"));
+  await context.close();
+});
+
+test("on a phone", async () => {
+  const { page, done } = await open({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true });
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+  await stroke(page, ZERO);
+  await answered(page, "0");
+  const verdict = await page.locator("#best").boundingBox();
+  assert.ok(verdict.y + verdict.height <= 844, "the answer is in sight of the pad");
+  await page.screenshot({ path: join(SHOTS, "phone-first.png") });
+  await shot(page, "phone");
+  await done();
+});
+
+test("in the dark", async () => {
+  const { page, done } = await open({ colorScheme: "dark" });
+  await stroke(page, SEVEN);
+  await answered(page, "7");
+  await shot(page, "dark");
+  await done();
+});
