@@ -8,7 +8,7 @@ NATIVE := $(shell find native -type f)
 C_FILES := $(filter %.h %.c %.cc, $(NATIVE)) $(wildcard src/ftbnn/exchange/c/*.h)
 READY := $(VENV)/.ready
 
-.PHONY: help demo bench test lint types unit sanitize format setup clean
+.PHONY: help demo bench test lint types unit sanitize wheels format setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -66,6 +66,11 @@ sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and Un
 	@for isa in $$($(BIN)/python -c 'from ftbnn import _native; print(*_native.capabilities()["isas"])'); do \
 	  echo "-- FTBNN_ISA=$$isa"; FTBNN_ISA=$$isa build/sanitize/damage build/sanitize/*.ftbnn || exit 1; done
 
+wheels: $(READY)  ## the sdist and manylinux wheels, tried in clean environments (Debian, network, 20 minutes), into dist
+	@test -x build/wheels/tools/bin/python || $(BIN)/python -m venv build/wheels/tools
+	@build/wheels/tools/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r wheels/requirements.txt
+	@build/wheels/tools/bin/python wheels/make.py
+
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -79,7 +84,7 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "== installing ftbnn with its tools into $(VENV) (the first time takes a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  -C cmake.define.FTBNN_TESTS=ON -e '.[train,experiments,exchange,dev]'
+	  -C cmake.define.FTBNN_TESTS=ON -C cmake.define.FTBNN_BENCH=ON -e '.[train,experiments,exchange,dev]'
 	@touch $@
 
 clean:  ## remove what the build made (.venv, build, caches)
