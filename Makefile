@@ -8,7 +8,7 @@ NATIVE := $(shell find native -type f)
 C_FILES := $(filter %.h %.c %.cc, $(NATIVE)) $(wildcard src/ftbnn/exchange/c/*.h)
 READY := $(VENV)/.ready
 
-.PHONY: help demo bench test lint types unit sanitize wheels format setup clean
+.PHONY: help demo bench test lint types unit sanitize wheels docs format setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -70,6 +70,11 @@ wheels: $(READY)  ## the sdist and manylinux wheels, tried in clean environments
 	@test -x build/wheels/tools/bin/python || $(BIN)/python -m venv build/wheels/tools
 	@build/wheels/tools/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r wheels/requirements.txt
 	@build/wheels/tools/bin/python wheels/make.py
+
+docs: $(READY)  ## the documentation as a site, into build/site
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r docs/site/requirements.txt
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site -d build/docs . build/site
+	@echo "open build/site/index.html"
 
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .

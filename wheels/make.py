@@ -1,7 +1,7 @@
 """`make wheels`: the sdist, and wheels made of it, checked and tried in clean environments; all into dist/.
 
-x86-64 is compiled by this machine's compiler, because GCC makes the faster kernels there: a wheel then asks for the C
-library that GCC's runtime asks for, and auditwheel finds out which. aarch64 is compiled by zig for glibc 2.17.
+Every CPU has wheels compiled by zig for glibc 2.17, which run nearly everywhere. This machine's CPU has others beside
+them, compiled by its GCC, whose x86-64 kernels are faster: they ask for a newer glibc, and pip prefers them there.
 """
 
 import json
@@ -18,7 +18,7 @@ from interpreters import DEBIAN, SUITES, VERSIONS, Interpreter, debian, headers,
 
 ROOT = Path(__file__).parents[1]
 WORK, DIST = ROOT / "build/wheels", ROOT / "dist"
-TARGET = "aarch64-linux-gnu.2.17"
+OLDEST, NEWEST = 17, 36  # glibc 2.17, for which zig compiles, and that of Debian 12
 STABLE = "3.12"  # from this version on, one wheel serves all
 NEEDED = {"apt-get": "apt", "dpkg-deb": "dpkg", "g++": "g++", "qemu-aarch64": "qemu-user"}
 
@@ -56,29 +56,27 @@ def unpacked_sdist() -> Path:
     return WORK / archive.name.removesuffix(".tar.gz")
 
 
-def build(source: Path, python: Interpreter, cpu: str) -> Path:
-    """A wheel in dist/, named by what auditwheel found."""
-    native = cpu == python.cpu
+def build(source: Path, python: Interpreter, cpu: str, *, by_zig: bool) -> None:
+    """A wheel into dist/, named by what auditwheel found."""
+    kind = f"{python.version}-{cpu}-{'zig' if by_zig else 'gcc'}"
     env = {name: value for name, value in os.environ.items() if not name.startswith("CMAKE_")}
-    settings = {"build-dir": f"build/{python.version}-{cpu}"}
-    if native:
-        # libgcc_s may stay: every Linux has it, and that of GCC 12 and newer asks for glibc 2.35 if it is linked in.
-        settings["cmake.define.CMAKE_MODULE_LINKER_FLAGS"] = "-static-libstdc++"
-        if shutil.which("ccache"):
-            settings["cmake.define.CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
-    else:
+    settings = {"build-dir": f"build/{kind}"}
+    if by_zig:
+        settings |= {
+            "cmake.define.CMAKE_TOOLCHAIN_FILE": ROOT / "wheels/zig.cmake",
+            "cmake.define.FTBNN_ZIG": Path(ziglang.__file__).with_name("zig"),
+            "cmake.define.FTBNN_TARGET": f"{cpu}-linux-gnu.2.{OLDEST}",
+        }
+    elif shutil.which("ccache"):
+        settings["cmake.define.CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
+    if cpu != python.cpu:
         of = python.version if python.version in SUITES else min(v for v in SUITES if v >= STABLE)
+        settings["cmake.define.Python_INCLUDE_DIR"] = headers(of, cpu, WORK)
         env |= {
             "_PYTHON_HOST_PLATFORM": f"linux-{cpu}",
             "SETUPTOOLS_EXT_SUFFIX": f".cpython-{python.version.replace('.', '')}-{cpu}-linux-gnu.so",
         }
-        settings |= {
-            "cmake.define.CMAKE_TOOLCHAIN_FILE": ROOT / "wheels/zig.cmake",
-            "cmake.define.FTBNN_ZIG": Path(ziglang.__file__).with_name("zig"),
-            "cmake.define.FTBNN_TARGET": TARGET,
-            "cmake.define.Python_INCLUDE_DIR": headers(of, cpu, WORK),
-        }
-    place, made = WORK / f"venv-{python.version}", WORK / f"made-{python.version}-{cpu}"
+    place, made = WORK / f"venv-{python.version}", WORK / f"made-{kind}"
     if not place.exists():
         run(*python.command, "-m", "venv", "--without-pip", place)
     shutil.rmtree(made, ignore_errors=True)
@@ -86,27 +84,27 @@ def build(source: Path, python: Interpreter, cpu: str) -> Path:
     pip("--python", place / "bin/python", "wheel", "--no-deps", "--wheel-dir", made, *words, source, env=env)
     (plain,) = made.glob("*.whl")
     if "abi3" in plain.name:
-        run(Path(sys.executable).with_name("abi3audit"), "--strict", plain)
+        run("abi3audit", "--strict", plain)
     repaired = made / "repaired"
-    run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", repaired, plain)
+    run("auditwheel", "repair", "--wheel-dir", repaired, plain)
     (wheel,) = repaired.glob("*.whl")
-    return Path(shutil.copy(wheel, DIST))
+    shutil.copy(wheel, DIST)
 
 
-def tags(version: str, cpu: str) -> list[str]:
-    """What pip takes on such a Python of a Linux as new as the wheels ask for."""
-    platforms = [f"manylinux_2_{minor}_{cpu}" for minor in range(17, 37)] + [f"manylinux2014_{cpu}"]
-    return ["--python-version", version, "--only-binary", ":all:", *(f"--platform={name}" for name in platforms)]
+def into(site: Path, python: Interpreter, glibc: int) -> list[object]:
+    """What has pip install as it would for this Python on a Linux of this glibc, the newest first."""
+    platforms = [f"manylinux_2_{minor}_{python.cpu}" for minor in range(glibc, OLDEST - 1, -1)]
+    tags = [f"--platform={name}" for name in (*platforms, f"manylinux2014_{python.cpu}")]
+    return ["install", "--target", site, "--python-version", python.version, "--only-binary", ":all:", *tags]
 
 
-def tried(python: Interpreter) -> tuple[str, dict[str, object], Path]:
+def tried(python: Interpreter, glibc: int) -> tuple[str, dict[str, object], Path]:
     """The wheel that pip takes for this Python, what the trial said, and where it is installed."""
-    site = WORK / f"site-{python.version}-{python.cpu}"
+    site = WORK / f"site-{python.version}-{python.cpu}-{glibc}"
     shutil.rmtree(site, ignore_errors=True)
-    into = ["install", "--target", site, *tags(python.version, python.cpu)]
-    pip(*into, "--no-index", "--no-deps", "--find-links", DIST, "ftbnn")
+    pip(*into(site, python, glibc), "--no-index", "--no-deps", "--find-links", DIST, "ftbnn")
     (ours,) = metadata.distributions(path=[str(site)])
-    pip(*into, *(need for need in ours.requires or () if "extra" not in need))
+    pip(*into(site, python, NEWEST), *(need for need in ours.requires or () if "extra" not in need))
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(site)}  # -S: nothing else that this Python has
     said = run(*python.command, "-S", ROOT / "wheels/trial.py", WORK, env=env)
     tag = ours.read_text("WHEEL").partition("\nTag: ")[2].split("\n")[0]
@@ -125,6 +123,7 @@ def try_training(site: Path) -> str:
 
 
 def main() -> None:
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the tools'
     provide()
     WORK.mkdir(parents=True, exist_ok=True)
     for old in DIST.glob("ftbnn-*"):
@@ -138,29 +137,29 @@ def main() -> None:
     fetched = {(v, cpu): debian(v, cpu, WORK) for cpu in DEBIAN for v in SUITES}
     print("== the sdist", flush=True)
     source = unpacked_sdist()
-    for cpu in DEBIAN:
+    for cpu, by_zig in ((os.uname().machine, False), *((cpu, True) for cpu in DEBIAN)):
         for version, python in builders.items():
             if cpu != python.cpu and version < STABLE and version not in SUITES:
                 print(f"-- no {cpu} Python {version} to be had: its users build the sdist", flush=True)
                 continue
-            print(f"== building for {cpu} by Python {version}", flush=True)
-            build(source, python, cpu)
-    print(f"{'python':10} {'CPU':8} {'ISA':8} {'of':24} wheel", flush=True)
-    bits, sites = {}, {}
+            print(f"== building for {cpu} by Python {version} and {'zig' if by_zig else 'GCC'}", flush=True)
+            build(source, python, cpu, by_zig=by_zig)
+    print(f"== trying\n{'python':9} {'of':22} {'ISA':9} wheel", flush=True)
+    bits, sites = [], {}
     for cpu in DEBIAN:
         for version in VERSIONS:
-            python = machine.get(version) if cpu == os.uname().machine else None
-            python = python or fetched.get((version, cpu))
+            python = (machine if cpu == os.uname().machine else {}).get(version, fetched.get((version, cpu)))
             if python is None:
-                print(f"{version:10} {cpu:8} {'':8} could not be had, not tried", flush=True)
+                print(f"{version:9} {f'none for {cpu}: not tried':22}", flush=True)
                 continue
-            wheel, said, sites[version, cpu] = tried(python)
-            bits[version, cpu] = said["bits"]
-            print(f"{said['python']:10} {cpu:8} {said['isa']:8} {python.origin:24} {wheel}", flush=True)
-    assert all(found == next(iter(bits.values())) for found in bits.values()), bits
+            for glibc in sorted({NEWEST, OLDEST if python in builders.values() else NEWEST}):
+                wheel, said, sites[python, glibc] = tried(python, glibc)
+                bits.append(said["bits"])
+                print(f"{said['python']:9} {python.origin:22} {said['isa']:9} {wheel}", flush=True)
+    assert all(found == bits[0] for found in bits), bits
     print("all give the same bits for the zoo, portably")
-    own = f"3.{sys.version_info[1]}"
-    print(f"training by the wheel for Python {own}: {try_training(sites[own, os.uname().machine])}")
+    own = machine[f"3.{sys.version_info[1]}"]
+    print(f"trained by the wheel for Python {own.version}: {try_training(sites[own, NEWEST])}")
     for path in sorted(DIST.glob("ftbnn-*")):
         print(f"{path.stat().st_size / 1e6:6.2f} MB  {path.name}")
 
