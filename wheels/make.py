@@ -19,6 +19,7 @@ from interpreters import DEBIAN, SUITES, VERSIONS, Interpreter, debian, headers,
 ROOT = Path(__file__).parents[1]
 WORK, DIST = ROOT / "build/wheels", ROOT / "dist"
 OLDEST, NEWEST = 17, 36  # glibc 2.17, for which zig compiles, and that of Debian 12
+ZIG = Path(ziglang.__file__).with_name("zig")
 STABLE = "3.12"  # from this version on, one wheel serves all
 NEEDED = {"apt-get": "apt", "dpkg-deb": "dpkg", "g++": "g++", "qemu-aarch64": "qemu-user"}
 
@@ -56,6 +57,15 @@ def unpacked_sdist() -> Path:
     return WORK / archive.name.removesuffix(".tar.gz")
 
 
+def zig_compiler(cpu: str) -> Path:
+    """A program that compiles for this CPU and the oldest glibc."""
+    program = WORK / f"zig-{cpu}" / "clang++"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec {ZIG} c++ -target {cpu}-linux-gnu.2.{OLDEST} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 def build(source: Path, python: Interpreter, cpu: str, *, by_zig: bool) -> None:
     """A wheel into dist/, named by what auditwheel found."""
     kind = f"{python.version}-{cpu}-{'zig' if by_zig else 'gcc'}"
@@ -64,10 +74,11 @@ def build(source: Path, python: Interpreter, cpu: str, *, by_zig: bool) -> None:
     if by_zig:
         settings |= {
             "cmake.define.CMAKE_TOOLCHAIN_FILE": ROOT / "wheels/zig.cmake",
-            "cmake.define.FTBNN_ZIG": Path(ziglang.__file__).with_name("zig"),
-            "cmake.define.FTBNN_TARGET": f"{cpu}-linux-gnu.2.{OLDEST}",
+            "cmake.define.FTBNN_ZIG": ZIG,
+            "cmake.define.FTBNN_ZIG_CXX": zig_compiler(cpu),
+            "cmake.define.FTBNN_CPU": cpu,
         }
-    elif shutil.which("ccache"):
+    if shutil.which("ccache"):  # the kernels are the same in the wheels of all Pythons
         settings["cmake.define.CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     if cpu != python.cpu:
         of = python.version if python.version in SUITES else min(v for v in SUITES if v >= STABLE)
@@ -137,7 +148,7 @@ def main() -> None:
     fetched = {(v, cpu): debian(v, cpu, WORK) for cpu in DEBIAN for v in SUITES}
     print("== the sdist", flush=True)
     source = unpacked_sdist()
-    for cpu, by_zig in ((os.uname().machine, False), *((cpu, True) for cpu in DEBIAN)):
+    for cpu, by_zig in ((os.uname().machine, False), *((cpu, True) for cpu in sorted(DEBIAN))):
         for version, python in builders.items():
             if cpu != python.cpu and version < STABLE and version not in SUITES:
                 print(f"-- no {cpu} Python {version} to be had: its users build the sdist", flush=True)
