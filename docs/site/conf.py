@@ -15,7 +15,10 @@ release = metadata.version("ftbnn")
 html_title = f"ftbnn {release}"
 html_theme = "furo"
 html_copy_source = False
+html_show_copyright = False
 html_extra_path = ["index.html"]
+html_static_path = ["wider.css"]
+html_css_files = ["wider.css"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "README"
@@ -25,6 +28,8 @@ myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 add_module_names = False
+default_role = "code"  # `words` of docstrings are code, as in the pages
+maximum_signature_line_length = 90
 
 
 def add_contents(_: Sphinx, name: str, source: list[str]) -> None:
