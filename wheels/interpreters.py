@@ -57,6 +57,8 @@ def debian(version: str, cpu: str, folder: Path) -> Interpreter:
     if not (root / "complete").exists():
         shutil.rmtree(root, ignore_errors=True)
         _unpack(SUITES[version], DEBIAN[cpu], root, [f"python{version}", "libstdc++6"], [f"libpython{version}-dev"])
+        # In place of one that includes this by a search path of Debian's compilers.
+        shutil.copy(root / f"usr/include/{cpu}-linux-gnu/python{version}/pyconfig.h", headers(version, cpu, folder))
         (root / "complete").touch()
     python, libraries = str(root / f"usr/bin/python{version}"), root / f"usr/lib/{cpu}-linux-gnu"
     if cpu == os.uname().machine:
