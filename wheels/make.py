@@ -81,8 +81,7 @@ def build(source: Path, python: Interpreter, cpu: str, *, by_zig: bool) -> None:
     if shutil.which("ccache"):  # the kernels are the same in the wheels of all Pythons
         settings["cmake.define.CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     if cpu != python.cpu:
-        of = python.version if python.version in SUITES else min(v for v in SUITES if v >= STABLE)
-        settings["cmake.define.Python_INCLUDE_DIR"] = headers(of, cpu, WORK)
+        settings["cmake.define.Python_INCLUDE_DIR"] = headers(python.version, cpu, WORK)
         env |= {
             "_PYTHON_HOST_PLATFORM": f"linux-{cpu}",
             "SETUPTOOLS_EXT_SUFFIX": f".cpython-{python.version.replace('.', '')}-{cpu}-linux-gnu.so",
@@ -133,6 +132,18 @@ def try_training(site: Path) -> str:
     return said.strip().splitlines()[-1]
 
 
+def builders_for(cpu: str, machine: dict[str, Interpreter]) -> list[Interpreter]:
+    """Pythons of this machine that build for a CPU: each that is older than the stable ABI, and one that has it. For
+    another CPU it takes the headers of the same version, which Debian has of some.
+    """
+    suited = [machine[v] for v in VERSIONS if v in machine and (cpu == os.uname().machine or v in SUITES)]
+    stable = [python for python in suited if python.version >= STABLE]
+    if not stable:
+        wanted = [v for v in SUITES if v >= STABLE]
+        sys.exit(f"make wheels needs one of Python {', '.join(wanted)}, on the search path or of pyenv")
+    return [*(python for python in suited if python.version < STABLE), stable[0]]
+
+
 def main() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the tools'
     provide()
@@ -140,20 +151,14 @@ def main() -> None:
     for old in DIST.glob("ftbnn-*"):
         old.unlink()
     machine = here()
-    builders = {v: machine[v] for v in VERSIONS if v in machine and v < STABLE}
-    builders |= {v: machine[v] for v in [v for v in VERSIONS if v in machine and v >= STABLE][:1]}
-    if max(builders, default="") < STABLE:
-        sys.exit(f"make wheels needs a Python {STABLE} or newer, which makes the wheel for all of them")
+    builders = {cpu: builders_for(cpu, machine) for cpu in DEBIAN}
     print("== fetching Debian's Pythons", flush=True)
     fetched = {(v, cpu): debian(v, cpu, WORK) for cpu in DEBIAN for v in SUITES}
     print("== the sdist", flush=True)
     source = unpacked_sdist()
     for cpu, by_zig in ((os.uname().machine, False), *((cpu, True) for cpu in sorted(DEBIAN))):
-        for version, python in builders.items():
-            if cpu != python.cpu and version < STABLE and version not in SUITES:
-                print(f"-- no {cpu} Python {version} to be had: its users build the sdist", flush=True)
-                continue
-            print(f"== building for {cpu} by Python {version} and {'zig' if by_zig else 'GCC'}", flush=True)
+        for python in builders[cpu]:
+            print(f"== building for {cpu} by Python {python.version} and {'zig' if by_zig else 'GCC'}", flush=True)
             build(source, python, cpu, by_zig=by_zig)
     print(f"== trying\n{'python':9} {'of':22} {'ISA':9} wheel", flush=True)
     bits, sites = [], {}
@@ -163,7 +168,7 @@ def main() -> None:
             if python is None:
                 print(f"{version:9} {f'none for {cpu}: not tried':22}", flush=True)
                 continue
-            for glibc in sorted({NEWEST, OLDEST if python in builders.values() else NEWEST}):
+            for glibc in sorted({NEWEST, OLDEST if python in builders[cpu] else NEWEST}):
                 wheel, said, sites[python, glibc] = tried(python, glibc)
                 bits.append(said["bits"])
                 print(f"{said['python']:9} {python.origin:22} {said['isa']:9} {wheel}", flush=True)
