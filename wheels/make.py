@@ -61,7 +61,8 @@ def zig_compiler(cpu: str) -> Path:
     """A program that compiles for this CPU and the oldest glibc."""
     program = WORK / f"zig-{cpu}" / "clang++"
     program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec {ZIG} c++ -target {cpu}-linux-gnu.2.{OLDEST} "$@"\n')
+    made_by = f"# zig {metadata.version('ziglang')}"  # which a cache that compares this program sees, too
+    program.write_text(f'#!/bin/sh\n{made_by}\nexec {ZIG} c++ -target {cpu}-linux-gnu.2.{OLDEST} "$@"\n')
     program.chmod(0o755)
     return program
 
@@ -79,6 +80,7 @@ def build(source: Path, python: Interpreter, cpu: str, *, by_zig: bool) -> None:
             "cmake.define.FTBNN_CPU": cpu,
         }
     if shutil.which("ccache"):  # the kernels are the same in the wheels of all Pythons
+        env["CCACHE_COMPILERCHECK"] = "content"
         settings["cmake.define.CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     if cpu != python.cpu:
         settings["cmake.define.Python_INCLUDE_DIR"] = headers(python.version, cpu, WORK)
