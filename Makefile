@@ -8,7 +8,7 @@ NATIVE := $(shell find native -type f)
 C_FILES := $(filter %.h %.c %.cc, $(NATIVE)) $(wildcard src/ftbnn/exchange/c/*.h)
 READY := $(VENV)/.ready
 
-.PHONY: help demo bench bench-arm test test-arm test-web web lint types unit sanitize format setup clean
+.PHONY: help demo bench bench-arm test test-arm test-web web lint types unit sanitize wheels docs format setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -102,6 +102,16 @@ test-web: web  ## the package in Node, the page in headless Chromium
 	@web/node_modules/.bin/tsc --strict --noEmit --target es2022 --lib es2022,dom --module nodenext web/package/*.d.ts
 	@EXPECTED=$(CURDIR)/build/expected SITE=$(CURDIR)/build/site node --test --test-concurrency=1 web/tests/*.test.js
 
+wheels: $(READY)  ## the sdist and manylinux wheels, tried in clean environments (Debian, network, 20 minutes), into dist
+	@test -x build/wheels/tools/bin/python || $(BIN)/python -m venv build/wheels/tools
+	@build/wheels/tools/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r wheels/requirements.txt
+	@build/wheels/tools/bin/python wheels/make.py
+
+docs: $(READY)  ## the documentation as a site, into build/site
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r docs/site/requirements.txt
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site -d build/docs . build/site
+	@echo "open build/site/index.html"
+
 format: $(READY)  ## rewrite the sources in the project's style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -115,7 +125,7 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "== installing ftbnn with its tools into $(VENV) (the first time takes a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  -C cmake.define.FTBNN_TESTS=ON -e '.[train,experiments,exchange,dev]'
+	  -C cmake.define.FTBNN_TESTS=ON -C cmake.define.FTBNN_BENCH=ON -e '.[train,experiments,exchange,dev]'
 	@touch $@
 
 clean:  ## remove what the build made (.venv, build, caches)

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -35,6 +36,13 @@ Tables make_tables() {
 __attribute__((target("pclmul,sse4.1"))) inline __m128i fold(__m128i value, __m128i powers, __m128i next) {
   const __m128i low = _mm_clmulepi64_si128(value, powers, 0x00), high = _mm_clmulepi64_si128(value, powers, 0x11);
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
+}
+
+// Asked of the CPU itself: __builtin_cpu_supports needs a table of the compiler's runtime, which some of them do not
+// have in a form that a shared library can link.
+bool can_fold() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_PCLMUL) != 0 && (ecx & bit_SSE4_1) != 0;
 }
 
 constexpr std::size_t FOLD = 64;  // bytes at a time
@@ -74,7 +82,8 @@ std::uint32_t advance(std::uint32_t crc, const std::uint8_t* data, std::size_t s
 std::uint32_t crc32(const std::uint8_t* data, std::size_t size) {
   std::uint32_t crc = 0xFFFFFFFFU;
 #if defined(__x86_64__)
-  if (size >= FOLD && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) {
+  static const bool folds = can_fold();
+  if (size >= FOLD && folds) {
     std::uint8_t folded[16];
     fold_all(crc, data, size, folded);
     crc = advance(0, folded, sizeof folded);

@@ -2,6 +2,10 @@
 
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace ftbnn {
 
 #if defined(__x86_64__)
@@ -62,9 +66,17 @@ bool tiles_multiply(TileDot dot) {
   return same;
 }
 
+bool hides_tile_palette() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx >> 24 & 1U) == 0) return false;
+  return __get_cpuid_count(0x1d, 0, &eax, &ebx, &ecx, &edx) == 0 || eax == 0;
+}
+
 #else
 
 bool tiles_multiply(TileDot) { return false; }
+
+bool hides_tile_palette() { return false; }
 
 #endif
 

@@ -79,6 +79,10 @@ inline void tile_product(TileDot dot, int m, int n, int k, const void* a, const 
 // sums.
 bool tiles_multiply(TileDot dot);
 
+// True on guests that show AMX in CPUID but not how its tiles look (leaf 0x1D): libraries that ask for it, as oneDNN
+// does, end in SIGILL there. Our own kernels do not ask.
+bool hides_tile_palette();
+
 namespace {
 
 #define FTBNN_TILE_OPERATION [[gnu::always_inline]] static inline void

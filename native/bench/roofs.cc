@@ -9,7 +9,6 @@
 #include "bench/roof__amx.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -194,16 +193,6 @@ double best_of_threads(int threads, double seconds, const std::function<double()
   measure(best[0]);
   for (std::thread& other : others) other.join();
   return std::accumulate(best.begin(), best.end(), 0.0);
-}
-
-bool hides_tile_palette() {
-#if defined(__x86_64__)
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx >> 24 & 1U) == 0) return false;
-  return __get_cpuid_count(0x1d, 0, &eax, &ebx, &ecx, &edx) == 0 || eax == 0;
-#else
-  return false;
-#endif
 }
 
 }  // namespace ftbnn

@@ -23,8 +23,4 @@ const Table<Roof>& float_roofs();
 // once at least, and the best of each counts. Clocks need milliseconds to rise, and a neighbour may take a core away.
 double best_of_threads(int threads, double seconds, const std::function<double()>& gmacs);
 
-// True on guests that show AMX in CPUID but not how its tiles look (leaf 0x1D): libraries that ask for it, as oneDNN
-// does, end in SIGILL there. Our own kernels do not ask.
-bool hides_tile_palette();
-
 }  // namespace ftbnn

@@ -8,6 +8,7 @@
 
 #include "base/cores.h"
 #include "base/table.h"
+#include "base/tiles.h"
 #include "kernels/bconv/bconv.h"
 #include "kernels/between/between.h"
 #include "kernels/block/block.h"
@@ -95,10 +96,13 @@ NB_MODULE(_native, m) {
         "has kernels of its own that are faster than PyTorch's, and such for gradients in bytes. Raises UserError if "
         "FTBNN_ISA names one that cannot be used.");
   m.def("cores", &usable_cores, "Cores that this process may use: of its affinity, and of a container's quota.");
+  m.def("hides_tile_palette", &hides_tile_palette, "True where libraries that use AMX end in SIGILL.");
   bind_engine(m);
   nb::module_ training = m.def_submodule("training");
   bind_training(training);
   bind_training_real(training);
   bind_data(m.def_submodule("data"));
+#if defined(FTBNN_BENCH)
   bind_bench(m.def_submodule("bench"));
+#endif
 }

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+from ftbnn import zoo
 from ftbnn.cli.main import main
 from ftbnn.data import load as load_data
 from ftbnn.errors import UserError
@@ -207,6 +209,19 @@ def install(folder, *settings):
     return prefix, mine
 
 
+def as_the_page_says(prefix, folder):
+    """The project of docs/deploy.md."""
+    page = (ROOT / "docs/deploy.md").read_text()
+    folder.mkdir()
+    for kind, name in (("cmake", "CMakeLists.txt"), ("c", "mine.c")):
+        (folder / name).write_text(re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1])
+    shutil.copy(zoo.resolve("zoo:cifar10"), folder / "cifar.ftbnn")
+    tools = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in (["cmake", ".", f"-DCMAKE_PREFIX_PATH={prefix}"], ["cmake", "--build", "."]):
+        subprocess.run(command, check=True, capture_output=True, env=tools, cwd=folder)
+    return subprocess.run([folder / "mine"], check=True, capture_output=True, text=True, cwd=folder).stdout
+
+
 def compiled_by_pkg_config(prefix, program):
     """The example in C, with what pkg-config says and nothing else."""
     found = {"PKG_CONFIG_PATH": str(next(prefix.glob("lib*/pkgconfig")))}
@@ -241,6 +256,7 @@ def test_a_c_program_gives_the_same_answer(deployed, tmp_path, shared):
     assert "not a .ftbnn file" in wrong.stderr
     if shared == "OFF":
         return
+    assert as_the_page_says(prefix, tmp_path / "page").startswith("10 classes")
     in_cxx(mine / "build" / "classify_cc", path, tmp_path / "image.raw", load(path).top(image[:, :, None], 3)[0])
     by_functions(next(prefix.glob("lib*/libftbnn.so")), path, image)
     from_memory(next(prefix.glob("lib*/libftbnn.so")), path.read_bytes())

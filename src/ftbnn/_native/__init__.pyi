@@ -23,6 +23,9 @@ def cores() -> int:
     Cores that this process may use: of its affinity, and of a container's quota.
     """
 
+def hides_tile_palette() -> bool:
+    """True where libraries that use AMX end in SIGILL."""
+
 class FormatError(ftbnn.errors.UserError):
     pass
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ftbnn import _native
+from ftbnn.bench.bounds import bounds
 from ftbnn.bench.rounds import progress_bar
 from ftbnn.bench.subject import enliven
 from ftbnn.errors import UserError
@@ -80,7 +80,7 @@ class _Measured:
     def turn(self) -> None:
         for _ in range(TURN_CALLS):
             self.times.append(self.model.profile(self.image, rounds=1)[self.index + 1].time_ms)
-        roof = _native.bench.roof(self.isa, self.layer.is_binary)
+        roof = bounds().roof(self.isa, self.layer.is_binary)
         if roof is not None:
             self.roof_name, self.roof_gmacs = roof[0], max(self.roof_gmacs, roof[1])
 

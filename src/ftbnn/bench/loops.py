@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ftbnn import _native
+from ftbnn.bench.bounds import bounds
 from ftbnn.errors import UserError
 
 
@@ -12,7 +12,7 @@ def measure(*, rounds: int = 40) -> list[dict[str, Any]]:
         raise UserError(f"rounds must be 1 or more, not {rounds}")
     best: dict[str, dict[str, Any]] = {}
     for _ in range(rounds):
-        for name, instructions, rate in _native.bench.binary_loops():
+        for name, instructions, rate in bounds().binary_loops():
             row = best.setdefault(name, {"name": name, "instructions": instructions, "gmacs_per_s": 0.0})
             row["gmacs_per_s"] = max(row["gmacs_per_s"], rate)
     return list(best.values())

@@ -24,6 +24,6 @@ def protect(isas: Sequence[str] = ()) -> str | None:
     """Call before PyTorch or OpenVINO is imported. The limit in force, if there is one."""
     if len(isas) == 1 and isas[0] in SAME:
         os.environ.setdefault(VARIABLE, SAME[isas[0]])
-    elif _native.bench.hides_tile_palette():
+    elif _native.hides_tile_palette():
         os.environ.setdefault(VARIABLE, LIMIT)
     return os.environ.get(VARIABLE)

@@ -14,6 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ftbnn import _native
+from ftbnn.bench.bounds import bounds
 from ftbnn.bench.rounds import PAUSE_S
 from ftbnn.bench.train import WARM_UP, Case, Phases, check_rounds
 from ftbnn.nn.layer import layers
@@ -91,8 +92,8 @@ def profile_step(case: Case, backend: Literal["native", "native8"] = "native", *
 def _roofs(threads: int, backend: str) -> dict[str, float]:
     """GMAC/s by operator, of all threads, right now."""
     time.sleep(PAUSE_S)  # or PyTorch's threads would still spin on the cores that this measures
-    forward = _native.bench.roof(_native.capabilities()["isa"], True, threads, ROOF_S)
-    gradients = _native.bench.gradient_roof(backend == "native8", threads, ROOF_S)
+    forward = bounds().roof(_native.capabilities()["isa"], True, threads, ROOF_S)
+    gradients = bounds().gradient_roof(backend == "native8", threads, ROOF_S)
     rates = {"conv": None if forward is None else forward[1], "conv gradients": gradients}
     return {name: rate for name, rate in rates.items() if rate is not None}
 

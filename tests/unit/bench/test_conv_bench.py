@@ -3,8 +3,10 @@ import json
 import pytest
 
 from ftbnn import _native
+from ftbnn.bench import loops
 from ftbnn.bench.conv import LAYERS, Layer, measure
 from ftbnn.cli.main import main
+from ftbnn.errors import UserError
 from ftbnn.nn import PlainStem, ProjectionReduction
 
 ISAS = _native.capabilities()["isas"]
@@ -36,9 +38,9 @@ def test_roofs():
 def test_loops(capsys):
     """The roof is among the loops, and every loop runs."""
     assert main(["bench", "loops", "--rounds", "1", "--json"]) == 0
-    loops = json.loads(capsys.readouterr().out)
-    assert _native.bench.roof(_native.capabilities()["isa"], True)[0] in [loop["instructions"] for loop in loops]
-    assert all(loop["gmacs_per_s"] > 0 for loop in loops)
+    found = json.loads(capsys.readouterr().out)
+    assert _native.bench.roof(_native.capabilities()["isa"], True)[0] in [loop["instructions"] for loop in found]
+    assert all(loop["gmacs_per_s"] > 0 for loop in found)
     assert main(["bench", "loops", "--rounds", "0"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -59,3 +61,11 @@ def test_table(capsys):
 def test_mistakes_are_one_line(wrong, capsys):
     assert main(["bench", "conv", *wrong]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_build_without_the_loops_says_what_to_do(monkeypatch):
+    """As wheels are built."""
+    monkeypatch.delattr(_native, "bench")
+    for measured in (lambda: loops.measure(rounds=1), lambda: measure(["portable"], rounds=1, layers=TINY)):
+        with pytest.raises(UserError, match="FTBNN_BENCH=ON"):
+            measured()

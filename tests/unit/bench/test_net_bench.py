@@ -86,9 +86,9 @@ def test_ratios():
 def test_onednn_is_held_back_only_where_the_tiles_are_hidden(monkeypatch):
     monkeypatch.setenv(onednn.VARIABLE, "")  # so that whatever was there comes back
     monkeypatch.delenv(onednn.VARIABLE)
-    monkeypatch.setattr(_native.bench, "hides_tile_palette", lambda: False)
+    monkeypatch.setattr(_native, "hides_tile_palette", lambda: False)
     assert onednn.protect() is None
-    monkeypatch.setattr(_native.bench, "hides_tile_palette", lambda: True)
+    monkeypatch.setattr(_native, "hides_tile_palette", lambda: True)
     assert onednn.protect() == "AVX512_CORE_BF16"
     monkeypatch.setenv(onednn.VARIABLE, "AVX2")
     assert onednn.protect() == "AVX2"

@@ -1,4 +1,4 @@
-#include "training/conv_grad_timing.h"
+#include "bench/gradient_timing.h"
 
 #include <algorithm>
 #include <chrono>
