@@ -69,11 +69,11 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
        grad_groups(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr)) {
     if (to_input) {
       inputs.push_back(
-          std::make_unique<InputGradient>(s, group, to_input->inside, to_input->gx, size, kernels, scratch));
+          input_gradient(s, group, to_input->inside, to_input->gx, size, kernels, team.threads(), scratch));
     }
     if (to_weight) {
-      weights.push_back(std::make_unique<WeightGradient>(s, group, to_weight->codes, to_weight->zero_one, size, kernels,
-                                                         team.threads(), scratch));
+      weights.push_back(weight_gradient(s, group, to_weight->codes, to_weight->zero_one, size, kernels, team.threads(),
+                                        scratch));
     }
   }
   run_all(

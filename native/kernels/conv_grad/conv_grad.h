@@ -62,6 +62,8 @@ struct GradScatter {
   int first;  // the bit of channel 0
 };
 
+struct TableKernels;  // kernels/conv_grad/tables.h
+
 struct GradKernels {
   int packed;      // elements of a dword: floats, bf16 or bytes
   int depth_step;  // depths are multiples of this
@@ -87,6 +89,9 @@ struct GradKernels {
 
   // The multiplications of `product` and nothing else, in registers: how many multiply-accumulates `steps` turns did.
   double (*roof)(int steps);
+
+  // Of bytes: products by look-up too; null where they are not faster.
+  const TableKernels* tables = nullptr;
 };
 
 // Kernels of floats or bf16, and those that count in bytes.
