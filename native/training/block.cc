@@ -104,7 +104,7 @@ void pass_rule(const Block& b, const BlockTensors& t, const BlockKernels& rows, 
   });
   if (t.input_shift_grad == nullptr) return;
   std::vector<double> sums(channels);
-  for (std::size_t k = 0; k < partial.size(); ++k) sums[k % channels] += static_cast<double>(partial[k]);
+  add_rows(partial, sums);
   for (std::size_t c = 0; c < channels; ++c) t.input_shift_grad[c] = static_cast<float>(sums[c]);
 }
 
@@ -173,7 +173,7 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
     });
   });
   std::vector<double> sums(SUMS * channels);
-  for (std::size_t k = 0; k < partial.size(); ++k) sums[k % (SUMS * channels)] += static_cast<double>(partial[k]);
+  add_rows(partial, sums);
   std::vector<float> linear(channels), constant(channels);
   const double positions = static_cast<double>(pieces.total);
   for (std::size_t c = 0; c < channels; ++c) {
@@ -211,7 +211,9 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
                            constant_row.data(), made + own, from(shortcut_grad, at),
                            found != nullptr ? row.data() : nullptr);
       });
-      for (std::size_t k = 0; k < row.size(); ++k) found[k % channels] = std::max(found[k % channels], row[k]);
+      for (std::size_t k = 0; k < row.size(); k += channels) {
+        for (std::size_t c = 0; c < channels; ++c) found[c] = std::max(found[c], row[k + c]);
+      }
     };
     Bands(count, outputs).run(channels, b.byte_gradients ? &largest : nullptr, team, differentiate);
     times.conv += before;

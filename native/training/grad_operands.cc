@@ -48,8 +48,7 @@ const GradPart& GradGroup::part_of(int out_channel) const {
   return *std::find_if(parts.begin(), parts.end(), holds);
 }
 
-bool are_looked_up(const BatchShape& shape, const GradGroup& group, const GradKernels& kernels) {
-  constexpr int least = 9 * 24;  // lanes of all taps
+bool are_looked_up(const BatchShape& shape, const GradGroup& group, const GradKernels& kernels, int least) {
   return kernels.tables != nullptr && group.parts.size() == 1 && group.in * shape.taps() >= least;
 }
 

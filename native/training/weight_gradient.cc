@@ -70,7 +70,8 @@ const std::uint64_t* WeightGradient::code_at(const Slice& slice, int n, int y, i
 std::unique_ptr<WeightGradient> weight_gradient(const BatchShape& shape, const GradGroup& group,
                                                 const std::uint64_t* codes, bool zero_one, int slice,
                                                 const GradKernels& kernels, int threads, Scratch& scratch) {
-  if (are_looked_up(shape, group, kernels))
+  constexpr int least = 9 * 64;  // as fast with so many, slower with fewer (Zen 5)
+  if (are_looked_up(shape, group, kernels, least))
     return std::make_unique<WeightLookUps>(shape, group, codes, zero_one, slice, kernels, scratch);
   return std::make_unique<WeightProducts>(shape, group, codes, zero_one, slice, kernels, threads, scratch);
 }

@@ -11,6 +11,11 @@ namespace {
 constexpr int MOST_LOOK_UPS = 32767 / (TABLE_TERMS * 127);  // whose sum 16 bits hold
 constexpr int MOST_COLUMNS = 4;
 
+// Rows of a tile of so many columns: the registers hold its sums, and what they are made of.
+constexpr int most_rows(int columns) { return columns == 4 ? 6 : columns == 3 ? 8 : 12; }
+
+constexpr int pieces(int total, int most) { return (total + most - 1) / most; }
+
 // Entry e of a table has number j where bit j of e is 1: 1 in its byte of the pair (j, j + 1), for all entries.
 struct Choices {
   alignas(64) std::uint8_t of[2 * 32] = {};
@@ -131,8 +136,8 @@ template <int Columns>
 void add_columns(const TableSums& task, int columns, int column) {
   if constexpr (Columns > 0) {
     if (columns != Columns) return add_columns<Columns - 1>(task, columns, column);
-    constexpr int most = Columns == 4 ? 6 : Columns == 3 ? 8 : 12;
-    const int count = (task.rows + most - 1) / most;
+    constexpr int most = most_rows(Columns);
+    const int count = pieces(task.rows, most);
     for (int tile = 0, row = 0; tile < count; ++tile) {
       const int rows = (task.rows - row) / (count - tile);
       add_rows<most, Columns>(task, rows, row, column);
@@ -141,8 +146,12 @@ void add_columns(const TableSums& task, int columns, int column) {
   }
 }
 
+// In the width that takes the fewest tiles.
 void add(const TableSums& task) {
-  const int count = (task.column_count + MOST_COLUMNS - 1) / MOST_COLUMNS;
+  const auto tiles = [&](int width) { return pieces(task.rows, most_rows(width)) * pieces(task.column_count, width); };
+  int best = MOST_COLUMNS;
+  for (int width = MOST_COLUMNS - 1; width > 0; --width) best = tiles(width) < tiles(best) ? width : best;
+  const int count = pieces(task.column_count, best);
   for (int set = 0, column = 0; set < count; ++set) {
     const int columns = (task.column_count - column) / (count - set);
     add_columns<MOST_COLUMNS>(task, columns, column);
