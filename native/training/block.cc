@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "base/scratch.h"
 #include "base/table.h"
@@ -195,7 +194,12 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   const std::vector<float> linear_row = wide.repeat(linear.data()), constant_row = wide.repeat(constant.data());
   const bool by_bits = keeps_bits(b, t), through_x = b.identity && t.x_grad != nullptr && by_bits;
   const std::size_t inputs = z(s.n) * z(s.h) * z(s.w);
-  if (t.x_grad != nullptr && !through_x) std::memset(t.x_grad, 0, inputs * z(s.in) * sizeof(float));
+  if (t.x_grad != nullptr && !through_x) {
+    const Pieces rows_of_x(inputs);
+    team.run(rows_of_x.count(), [&](int piece) {
+      std::fill_n(t.x_grad + rows_of_x.first(piece) * z(s.in), rows_of_x.length(piece) * z(s.in), 0.0F);
+    });
+  }
   float* shortcut_grad = through_x ? t.x_grad : t.shortcut_grad;
   std::vector<std::uint32_t> largest;
   const GradSource source = [&](int first, int count) {

@@ -27,32 +27,32 @@ int slice_of(const BatchShape& s, const GradKernels& kernels) {
   return least;
 }
 
-// Number `task` of all tasks, those of one gradient after those of another.
-template <typename List, typename Count, typename Body>
-void dispatch(const List& list, const Count& count, int task, const Body& body) {
-  for (const auto& one : list) {
-    if (task < count(*one)) return body(*one, task);
-    task -= count(*one);
-  }
-}
-
+// Tasks 0 to count - 1 of each of a list, as they are numbered: those of one after those of another.
 template <typename List, typename Count, typename Body>
 void run_all(Team& team, const List& list, const Count& count, const Body& body) {
   int tasks = 0;
   for (const auto& one : list) tasks += count(*one);
-  team.run(tasks, [&](int task) { dispatch(list, count, task, body); });
+  team.run(tasks, [&](int task) {
+    for (const auto& one : list) {
+      if (task < count(*one)) return body(*one, task);
+      task -= count(*one);
+    }
+  });
 }
 
 // Task 0 of each, task 1 of each, and so on: groups write side by side into the same lines of memory.
-template <typename List, typename Body>
-void run_in_turns(Team& team, const List& list, const Body& body) {
+template <typename List>
+int tasks_in_turns(const List& list) {
   int most = 0;
   for (const auto& one : list) most = std::max(most, one->tasks());
+  return most * static_cast<int>(list.size());
+}
+
+template <typename List, typename Body>
+void run_in_turn(const List& list, int task, const Body& body) {
   const int count = static_cast<int>(list.size());
-  team.run(most * count, [&](int task) {
-    const auto& one = list[static_cast<std::size_t>(task % count)];
-    if (task / count < one->tasks()) body(*one, task / count);
-  });
+  const auto& one = list[static_cast<std::size_t>(task % count)];
+  if (task / count < one->tasks()) body(*one, task / count);
 }
 
 }  // namespace
@@ -92,11 +92,16 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
       for (const auto& one : inputs) one->pack(slice, y);
       for (const auto& one : weights) one->pack(slice, y);
     });
-    run_in_turns(team, inputs, [&](InputGradient& one, int task) { one.run(slice, task); });
-    for (int round = 0; round < rounds; ++round) {
-      run_all(
-          team, weights, [round](const WeightGradient& one) { return round < one.rounds() ? one.tasks() : 0; },
-          [&](WeightGradient& one, int task) { one.run(slice, round, task); });
+    // The tasks of both gradients follow each other without a stop: the small ones of the weights fill up the threads.
+    const int of_inputs = tasks_in_turns(inputs);
+    for (int round = 0; round < std::max(1, rounds); ++round) {
+      const int before = round == 0 ? of_inputs : 0;
+      team.run(before + tasks_in_turns(weights), [&](int task) {
+        if (task < before) return run_in_turn(inputs, task, [&](InputGradient& one, int own) { one.run(slice, own); });
+        run_in_turn(weights, task - before, [&](WeightGradient& one, int own) {
+          if (round < one.rounds()) one.run(slice, round, own);
+        });
+      });
     }
   }
   run_all(
