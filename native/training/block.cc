@@ -16,6 +16,7 @@ namespace ftbnn::training {
 
 namespace {
 
+constexpr std::size_t FLOATS_AT_HAND = 4096, LEAST_AT_HAND = 16;  // a first-level cache keeps so much: floats, positions
 constexpr std::size_t SUMS = 5;  // rows of sums that backward makes
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
@@ -119,7 +120,7 @@ ForwardTimes forward(const Block& b, const BlockTensors& t, Team& team) {
   times.pack_weights = watch.lap();
 
   const Pieces bits(z(s.n) * z(s.h) * z(s.w));
-  team.run(bits.count(), [&](int piece) {
+  team.run(t.has_codes ? 0 : bits.count(), [&](int piece) {
     const std::size_t first = bits.first(piece);
     rows.pack(t.x + first * z(s.in), t.input_shift, bits.length(piece), s.in, b.rule.a, t.codes + first * words,
               from(t.inside, first * words));
@@ -137,11 +138,19 @@ ForwardTimes forward(const Block& b, const BlockTensors& t, Team& team) {
   const Affine affine(t, per_channel, wide);
   const Pieces pieces(z(s.n) * s.positions());
   const float* shortcut = b.identity ? t.x : t.shortcut;
+  const std::size_t out_words = words_of(s.out), some = std::max(LEAST_AT_HAND, FLOATS_AT_HAND / channels);
   team.run(pieces.count(), [&](int piece) {
-    wide.run(pieces.length(piece), [&](std::size_t first, std::size_t count, int width) {
-      const std::size_t at = (pieces.first(piece) + first) * channels;
-      rows.activate(t.y + at, from(shortcut, at), count, width, affine.get(), t.out + at);
-    });
+    const std::size_t end = pieces.first(piece) + pieces.length(piece);
+    for (std::size_t start = pieces.first(piece); start < end; start += some) {
+      const std::size_t positions_here = std::min(some, end - start);
+      wide.run(positions_here, [&](std::size_t first, std::size_t count, int width) {
+        const std::size_t at = (start + first) * channels;
+        rows.activate(t.y + at, from(shortcut, at), count, width, affine.get(), t.out + at);
+      });
+      if (t.out_codes == nullptr) continue;
+      rows.pack(t.out + start * channels, nullptr, positions_here, s.out, b.rule.a, t.out_codes + start * out_words,
+                t.out_inside + start * out_words);
+    }
   });
   times.activate = watch.lap();
   return times;

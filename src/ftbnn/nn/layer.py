@@ -106,7 +106,7 @@ def freeze(network: nn.Module) -> None:
 
 def speaks_for(module: nn.Module, *questions: str) -> bool:
     """Whether a layer's answers describe its forward: a subclass with a forward of its own must answer anew."""
-    return _speaks_for(type(module), questions)
+    return _speaks_for(type(module), questions)  # type: ignore[arg-type]
 
 
 @functools.cache
