@@ -17,6 +17,7 @@ namespace ftbnn::training {
 namespace {
 
 constexpr std::size_t FLOATS_AT_HAND = 4096, LEAST_AT_HAND = 16;  // a first-level cache keeps so much: floats, positions
+constexpr std::size_t LEAST_SUMMED = 128;  // positions of a piece: with fewer, the sums of pieces would cost as much
 constexpr std::size_t SUMS = 5;  // rows of sums that backward makes
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
@@ -162,7 +163,7 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   const BatchShape& s = b.shape;
   const BlockKernels& rows = block_table().best(b.usable).kernels;
   const std::size_t channels = z(s.out), outputs = s.positions();
-  const Pieces pieces(z(s.n) * outputs);
+  const Pieces pieces(z(s.n) * outputs, LEAST_SUMMED);
   const Saved per_channel(t.saved, s.out);
   const Wide wide(s.out);
   const Affine affine(t, per_channel, wide);
@@ -203,12 +204,6 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   const std::vector<float> linear_row = wide.repeat(linear.data()), constant_row = wide.repeat(constant.data());
   const bool by_bits = keeps_bits(b, t), through_x = b.identity && t.x_grad != nullptr && by_bits;
   const std::size_t inputs = z(s.n) * z(s.h) * z(s.w);
-  if (t.x_grad != nullptr && !through_x) {
-    const Pieces rows_of_x(inputs);
-    team.run(rows_of_x.count(), [&](int piece) {
-      std::fill_n(t.x_grad + rows_of_x.first(piece) * z(s.in), rows_of_x.length(piece) * z(s.in), 0.0F);
-    });
-  }
   float* shortcut_grad = through_x ? t.x_grad : t.shortcut_grad;
   std::vector<std::uint32_t> largest;
   const GradSource source = [&](int first, int count) {
@@ -237,7 +232,7 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   if (t.x_grad != nullptr && !by_bits) all.assign(inputs * words_of(s.in), ~std::uint64_t{0});
   std::optional<ToInput> to_input;
   std::optional<ToWeight> to_weight;
-  if (t.x_grad != nullptr) to_input = {by_bits ? t.inside : all.data(), t.x_grad};
+  if (t.x_grad != nullptr) to_input = {by_bits ? t.inside : all.data(), t.x_grad, through_x};
   if (t.weight_grad != nullptr) to_weight = {t.codes, b.zero_one, b.weight_bound, t.weight_grad, t.tail_grad};
   if (to_input || to_weight) {
     const Table<GradKernels>& table = b.byte_gradients ? byte_grad_table() : grad_table();

@@ -69,7 +69,7 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
        grad_groups(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr)) {
     if (to_input) {
       inputs.push_back(
-          input_gradient(s, group, to_input->inside, to_input->gx, size, kernels, team.threads(), scratch));
+          input_gradient(s, group, *to_input, size, kernels, team.threads(), scratch));
     }
     if (to_weight) {
       weights.push_back(weight_gradient(s, group, to_weight->codes, to_weight->zero_one, size, kernels, team.threads(),
@@ -111,7 +111,7 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
 
 void grad_input(const BatchShape& shape, const float* gy, const float* weight, const float* tail,
                 const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team) {
-  gradients(shape, whole(shape, gy, kernels, team), weight, tail, ToInput{inside, gx}, std::nullopt, kernels, team);
+  gradients(shape, whole(shape, gy, kernels, team), weight, tail, ToInput{inside, gx, true}, std::nullopt, kernels, team);
 }
 
 void grad_weight(const BatchShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,

@@ -45,7 +45,7 @@ ConvGradTiming time_conv_grad(const BatchShape& s, const GradKernels& kernels, i
     best.both_seconds =
         std::min(best.both_seconds, seconds([&] {
                    gradients(s, whole(s, gy.data(), kernels, team), weight.data(), weight.data(),
-                             ToInput{bits.data(), gx.data()},
+                             ToInput{bits.data(), gx.data(), true},
                              ToWeight{bits.data(), false, 1.0F, grad.data(), grad.data()}, kernels, team);
                  }));
     if (kernels.roof == nullptr) continue;

@@ -19,13 +19,11 @@ std::vector<GradTap> taps_of(int coordinate, int size, int stride, int pad) {
 
 }  // namespace
 
-InputGradient::InputGradient(const BatchShape& shape, const GradGroup& group, const std::uint64_t* inside, float* gx,
-                             int slice, const GradKernels& kernels, int depth_step, Scratch& scratch)
+InputGradient::InputGradient(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice, const GradKernels& kernels, int depth_step, Scratch& scratch)
     : s(shape),
       group_(group),
       kernels_(kernels),
-      inside_(inside),
-      gx_(gx),
+      to_(to),
       depth_(divide_up(group.out, depth_step) * depth_step),
       panels_(divide_up(group.in, GRAD_LANES)),
       columns_(find_columns()),
@@ -63,14 +61,25 @@ GradScatter InputGradient::scatter_from(int image, int ns, int y, int phase, int
   GradScatter scatter = {};
   scatter.ns = ns;
   scatter.channels = std::min(panels * GRAD_LANES, group_.in - panel * GRAD_LANES);
-  scatter.gx = gx_ + position * s.in + first_channel;
+  scatter.gx = to_.gx + position * s.in + first_channel;
   scatter.gx_x = stride * s.in;
   scatter.gx_n = size * s.in;
-  scatter.inside = inside_ + position * words;
+  scatter.inside = to_.inside + position * words;
   scatter.inside_x = stride * words;
   scatter.inside_n = size * words;
   scatter.first = first_channel;
+  scatter.adds = to_.adds;
   return scatter;
+}
+
+void InputGradient::leave(int image, int ns, int y, int phase) const {
+  if (to_.adds) return;
+  const GradScatter all = scatter_from(image, ns, y, phase, 0, 0, panels_);
+  for (int n = 0; n < ns; ++n) {
+    for (int x = 0; x < columns_of(phase); ++x) {
+      std::fill_n(all.gx + n * all.gx_n + x * all.gx_x, all.channels, 0.0F);
+    }
+  }
 }
 
 // The first is 0, or less where a tap reaches out to the left.
@@ -85,13 +94,12 @@ int InputGradient::find_columns() {
   return last - first_column_ + 1;
 }
 
-std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group,
-                                              const std::uint64_t* inside, float* gx, int slice,
+std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
                                               const GradKernels& kernels, int threads, Scratch& scratch) {
   constexpr int least = 9 * 96;  // as fast with 64 channels, slower with fewer (Zen 5)
   if (are_looked_up(shape, group, kernels, least))
-    return std::make_unique<InputLookUps>(shape, group, inside, gx, slice, kernels, threads, scratch);
-  return std::make_unique<InputProducts>(shape, group, inside, gx, slice, kernels, scratch);
+    return std::make_unique<InputLookUps>(shape, group, to, slice, kernels, threads, scratch);
+  return std::make_unique<InputProducts>(shape, group, to, slice, kernels, scratch);
 }
 
 }  // namespace ftbnn::training

@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "training/conv_grad.h"
 #include "training/grad_operands.h"
 
 namespace ftbnn::training {
@@ -29,7 +30,7 @@ class InputGradient {
 
  protected:
   // Depths are multiples of `depth_step`.
-  InputGradient(const BatchShape& shape, const GradGroup& group, const std::uint64_t* inside, float* gx, int slice,
+  InputGradient(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
                 const GradKernels& kernels, int depth_step, Scratch& scratch);
 
   int phases() const { return std::min(s.sw, s.w); }  // columns of gx that different taps reach
@@ -38,14 +39,15 @@ class InputGradient {
   std::vector<GradTap> row_taps(int y) const;  // whose source is a row of gy
   std::vector<GradTap> column_taps(int phase) const;
   int columns_of(int phase) const { return (s.w - 1 - phase) / s.sw + 1; }  // of gx
+  // Row y of so many images, where no tap reaches it.
+  void leave(int image, int ns, int y, int phase) const;
   // For sums of positions of row y, from column x of a phase on; sums, their size and xs are the caller's.
   GradScatter scatter_from(int image, int ns, int y, int phase, int x, int panel, int panels) const;
 
   const BatchShape s;
   const GradGroup group_;
   const GradKernels& kernels_;
-  const std::uint64_t* inside_;
-  float* gx_;
+  const ToInput to_;
   int depth_, panels_;
   int first_column_ = 0, columns_;
   LeftOperand left_;
@@ -55,7 +57,7 @@ class InputGradient {
 };
 
 std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group,
-                                              const std::uint64_t* inside, float* gx, int slice,
+                                              const ToInput& to, int slice,
                                               const GradKernels& kernels, int threads, Scratch& scratch);
 
 }  // namespace ftbnn::training

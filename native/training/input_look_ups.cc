@@ -13,9 +13,8 @@ thread_local Scratch task_scratch;  // of whoever runs a task
 
 }  // namespace
 
-InputLookUps::InputLookUps(const BatchShape& shape, const GradGroup& group, const std::uint64_t* inside, float* gx,
-                           int slice, const GradKernels& kernels, int threads, Scratch& scratch)
-    : InputGradient(shape, group, inside, gx, slice, kernels, TABLE_TERMS, scratch),
+InputLookUps::InputLookUps(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice, const GradKernels& kernels, int threads, Scratch& scratch)
+    : InputGradient(shape, group, to, slice, kernels, TABLE_TERMS, scratch),
       ring_rows_(std::min(s.oh, divide_up(s.kh, s.sh))),
       right_(scratch.take<char>(panels_ * panel_bytes())) {
   const std::size_t image_bytes = static_cast<std::size_t>(ring_rows_) * columns_ * length() * TABLE_BYTES;
@@ -49,7 +48,10 @@ void InputLookUps::run(const Slice& slice, int task) {
   int built = -1;  // the last row of gy that has tables
   for (int y = first; y < std::min(s.h, first + rows_); ++y) {
     const std::vector<GradTap> taps = row_taps(y);
-    if (taps.empty()) continue;
+    if (taps.empty()) {
+      for (int phase = 0; phase < phases(); ++phase) leave(slice.first + image, images, y, phase);
+      continue;
+    }
     const auto by_shift = [](const GradTap& a, const GradTap& b) { return a.shift < b.shift; };
     const auto ends = std::minmax_element(taps.begin(), taps.end(), by_shift);
     const int last = ends.second->shift + y / s.sh;
@@ -88,7 +90,10 @@ void InputLookUps::run_row(const Slice& slice, const Band& band, int y) const {
         sources.push_back((static_cast<std::size_t>(row) * columns_ + column) * band.ns + band.image);
       }
     }
-    if (runs.empty()) continue;
+    if (runs.empty()) {
+      leave(slice.first + band.image, band.images, y, phase);
+      continue;
+    }
     const int xs = columns_of(phase), block = std::max(1, ROWS / band.images);
     for (int x = 0; x < xs; x += block) {
       const int width = std::min(block, xs - x), rows = width * band.images;

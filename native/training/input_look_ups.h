@@ -10,7 +10,7 @@ namespace ftbnn::training {
 
 class InputLookUps : public InputGradient {
  public:
-  InputLookUps(const BatchShape& shape, const GradGroup& group, const std::uint64_t* inside, float* gx, int slice,
+  InputLookUps(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
                const GradKernels& kernels, int threads, Scratch& scratch);
 
   void pack_weights(int panel) const override;

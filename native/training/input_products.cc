@@ -8,9 +8,8 @@ thread_local Scratch task_scratch;  // of whoever runs a task
 
 }  // namespace
 
-InputProducts::InputProducts(const BatchShape& shape, const GradGroup& group, const std::uint64_t* inside, float* gx,
-                             int slice, const GradKernels& kernels, Scratch& scratch)
-    : InputGradient(shape, group, inside, gx, slice, kernels, kernels.depth_step, scratch),
+InputProducts::InputProducts(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice, const GradKernels& kernels, Scratch& scratch)
+    : InputGradient(shape, group, to, slice, kernels, kernels.depth_step, scratch),
       right_(kernels, panels_ * panel_size(), scratch) {}
 
 void InputProducts::pack_weights(int panel) const {
@@ -58,7 +57,10 @@ void InputProducts::run(const Slice& slice, int task) {
       right_at.push_back((ty.k * s.kw + tx.k) * tap_size());
     }
   }
-  if (left_row.empty()) return;
+  if (left_row.empty()) {
+    if (panel == 0) leave(slice.first, ns, y, phase);
+    return;
+  }
 
   GradProduct product = {};
   product.left_row = left_row.data();

@@ -7,7 +7,7 @@ namespace ftbnn::training {
 
 class InputProducts : public InputGradient {
  public:
-  InputProducts(const BatchShape& shape, const GradGroup& group, const std::uint64_t* inside, float* gx, int slice,
+  InputProducts(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
                 const GradKernels& kernels, Scratch& scratch);
 
   void pack_weights(int panel) const override;

@@ -107,7 +107,7 @@ class Case:
     def addresses(self, arrays: list[np.ndarray]) -> list[int]:
         return [array.ctypes.data for array in arrays] + [0] * (2 - len(arrays))
 
-    def run(self, isa: str, threads: int | None = None, **to: int) -> None:
+    def run(self, isa: str, threads: int | None = None, **to: int | bool) -> None:
         given = [isa, self.conv.sizes, self.gy.ctypes.data, *self.addresses(self.weights)]
         settings = {"zero_one": self.conv.zero_one, "bound": BOUND, "threads": threads or self.conv.threads}
         native.conv_gradients(*given, **settings, **to)
@@ -192,6 +192,24 @@ def test_the_number_of_threads_changes_no_bit(isa):
     case = Case(Conv(9, 23, 31, 48, 40))
     assert np.array_equal(case.grad_weight(isa, 1)[0], case.grad_weight(isa, 3)[0])
     assert np.array_equal(case.grad_input(isa, 1), case.grad_input(isa, 3))
+
+
+@every_isa
+@pytest.mark.parametrize(
+    "conv",
+    [
+        Conv(3, 9, 8, 48, 49, groups=5),
+        Conv(4, 7, 9, 100, 24, stride=(2, 3), threads=2),
+        Conv(2, 5, 7, 200, 32, kernel=(1, 1), padding=(0, 0), stride=(3, 2)),  # pixels that no window meets
+        Conv(2, 8, 8, 100, 24, kernel=(3, 1), padding=(0, 0), stride=(4, 2)),
+    ],
+)
+def test_a_gradient_that_is_made_is_one_that_is_added_to_nothing(isa, conv):
+    case = Case(conv)
+    made, bits = np.full_like(case.gx, np.nan), packed(case.bits)
+    case.run(isa, inside=bits.ctypes.data, gx=made.ctypes.data, adds=False)
+    case.gx[:] = 0
+    assert np.array_equal(made, case.grad_input(isa))
 
 
 @every_isa

@@ -49,7 +49,7 @@ struct GradProduct {
   const std::int32_t* left_sums;  // of bytes: the sum of each row of left
 };
 
-// Rows of products go where they belong: gx[c] += sums[c] where the bit is 1. Row x * ns + n is position (x, n), and
+// Rows of products go where they belong: gx[c] = (adds ? gx[c] : 0) + (sums[c] where the bit is 1). Row x * ns + n is position (x, n), and
 // channel c lane c % 32 of product c / 32.
 struct GradScatter {
   const float* sums;         // [products][rows][32]
@@ -60,6 +60,7 @@ struct GradScatter {
   const std::uint64_t* inside;  // first word of position (0, 0)
   std::size_t inside_x, inside_n;
   int first;  // the bit of channel 0
+  bool adds;
 };
 
 struct TableKernels;  // kernels/conv_grad/tables.h
