@@ -16,7 +16,6 @@
 #include "bindings/team.h"
 #include "training/average.h"
 #include "training/block.h"
-#include "training/conv_grad_timing.h"
 #include "training/norm.h"
 
 namespace nb = nanobind;
@@ -283,17 +282,6 @@ Bytes take_block(std::size_t bytes) {
   return Bytes(block, {bytes}, owner);
 }
 
-nb::tuple time_gradients(bool bytes, const std::array<int, 12>& s, int threads, int rounds) {
-  const GradKernels& kernels = (bytes ? byte_grad_table() : grad_table()).best(usable_features()).kernels;
-  ConvGradTiming timing{};
-  {
-    const nb::gil_scoped_release release;
-    timing = time_conv_grad(batch_shape(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]),
-                            kernels, threads, rounds);
-  }
-  return nb::make_tuple(timing.input_seconds, timing.weight_seconds, timing.both_seconds, timing.roof_gmacs);
-}
-
 }  // namespace
 
 void bind_training(nb::module_ m) {
@@ -329,9 +317,4 @@ void bind_training(nb::module_ m) {
            "padding"_a, "size"_a, "count_pad"_a)
       .def("forward", &run_average, "threads"_a, "arrays"_a)
       .def("backward", &run_average_backward, "threads"_a, "arrays"_a);
-  m.def("time_gradients", &time_gradients, "bytes"_a, "shape"_a, "threads"_a, "rounds"_a,
-        nb::sig("def time_gradients(bytes: bool, shape: Sequence[int], threads: int, rounds: int) -> "
-                "tuple[float, float, float, float]"),
-        "Seconds of the input's gradient, of the weights' and of both in one, on random data, and the GMAC/s that the "
-        "CPU could reach. shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups.");
 }

@@ -16,9 +16,10 @@ namespace ftbnn::training {
 
 namespace {
 
-constexpr std::size_t FLOATS_AT_HAND = 4096, LEAST_AT_HAND = 16;  // a first-level cache keeps so much: floats, positions
+constexpr std::size_t FLOATS_AT_HAND = 4096,
+                      LEAST_AT_HAND = 16;  // a first-level cache keeps so much: floats, positions
 constexpr std::size_t LEAST_SUMMED = 128;  // positions of a piece: with fewer, the sums of pieces would cost as much
-constexpr std::size_t SUMS = 5;  // rows of sums that backward makes
+constexpr std::size_t SUMS = 5;            // rows of sums that backward makes
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 

@@ -68,12 +68,11 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
   for (const GradGroup& group :
        grad_groups(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr)) {
     if (to_input) {
-      inputs.push_back(
-          input_gradient(s, group, *to_input, size, kernels, team.threads(), scratch));
+      inputs.push_back(input_gradient(s, group, *to_input, size, kernels, team.threads(), scratch));
     }
     if (to_weight) {
-      weights.push_back(weight_gradient(s, group, to_weight->codes, to_weight->zero_one, size, kernels, team.threads(),
-                                        scratch));
+      weights.push_back(
+          weight_gradient(s, group, to_weight->codes, to_weight->zero_one, size, kernels, team.threads(), scratch));
     }
   }
   run_all(
@@ -107,18 +106,6 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
   run_all(
       team, weights, [](const WeightGradient& one) { return one.finishes(); },
       [&](const WeightGradient& one, int task) { one.finish(to_weight->bound, task); });
-}
-
-void grad_input(const BatchShape& shape, const float* gy, const float* weight, const float* tail,
-                const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team) {
-  gradients(shape, whole(shape, gy, kernels, team), weight, tail, ToInput{inside, gx, true}, std::nullopt, kernels, team);
-}
-
-void grad_weight(const BatchShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
-                 const float* weight, const float* tail, float bound, float* gw, float* gtail,
-                 const GradKernels& kernels, Team& team) {
-  gradients(shape, whole(shape, gy, kernels, team), weight, tail, std::nullopt,
-            ToWeight{codes, zero_one, bound, gw, gtail}, kernels, team);
 }
 
 GradSource whole(const BatchShape& s, const float* gy, const GradKernels& kernels, Team& team) {

@@ -58,10 +58,4 @@ void gradients(const BatchShape& shape, const GradSource& gy, const float* weigh
                const std::optional<ToInput>& to_input, const std::optional<ToWeight>& to_weight,
                const GradKernels& kernels, Team& team);
 
-void grad_input(const BatchShape& shape, const float* gy, const float* weight, const float* tail,
-                const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team);
-void grad_weight(const BatchShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
-                 const float* weight, const float* tail, float bound, float* gw, float* gtail,
-                 const GradKernels& kernels, Team& team);
-
 }  // namespace ftbnn::training

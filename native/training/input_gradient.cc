@@ -19,7 +19,8 @@ std::vector<GradTap> taps_of(int coordinate, int size, int stride, int pad) {
 
 }  // namespace
 
-InputGradient::InputGradient(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice, const GradKernels& kernels, int depth_step, Scratch& scratch)
+InputGradient::InputGradient(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
+                             const GradKernels& kernels, int depth_step, Scratch& scratch)
     : s(shape),
       group_(group),
       kernels_(kernels),
@@ -94,8 +95,8 @@ int InputGradient::find_columns() {
   return last - first_column_ + 1;
 }
 
-std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
-                                              const GradKernels& kernels, int threads, Scratch& scratch) {
+std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group, const ToInput& to,
+                                              int slice, const GradKernels& kernels, int threads, Scratch& scratch) {
   constexpr int least = 9 * 96;  // as fast with 64 channels, slower with fewer (Zen 5)
   if (are_looked_up(shape, group, kernels, least))
     return std::make_unique<InputLookUps>(shape, group, to, slice, kernels, threads, scratch);

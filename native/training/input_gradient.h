@@ -56,8 +56,7 @@ class InputGradient {
   int find_columns();
 };
 
-std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group,
-                                              const ToInput& to, int slice,
-                                              const GradKernels& kernels, int threads, Scratch& scratch);
+std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group, const ToInput& to,
+                                              int slice, const GradKernels& kernels, int threads, Scratch& scratch);
 
 }  // namespace ftbnn::training

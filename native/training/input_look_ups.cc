@@ -13,7 +13,8 @@ thread_local Scratch task_scratch;  // of whoever runs a task
 
 }  // namespace
 
-InputLookUps::InputLookUps(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice, const GradKernels& kernels, int threads, Scratch& scratch)
+InputLookUps::InputLookUps(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
+                           const GradKernels& kernels, int threads, Scratch& scratch)
     : InputGradient(shape, group, to, slice, kernels, TABLE_TERMS, scratch),
       ring_rows_(std::min(s.oh, divide_up(s.kh, s.sh))),
       right_(scratch.take<char>(panels_ * panel_bytes())) {
@@ -43,8 +44,7 @@ void InputLookUps::run(const Slice& slice, int task) {
   if (image >= slice.images) return;
   const int images = std::min(images_, slice.images - image);
   task_scratch.restart();
-  const Band band = {image, images, slice.images,
-                     task_scratch.take<char>(ring_rows_ * length() * table_step(images_))};
+  const Band band = {image, images, slice.images, task_scratch.take<char>(ring_rows_ * length() * table_step(images_))};
   int built = -1;  // the last row of gy that has tables
   for (int y = first; y < std::min(s.h, first + rows_); ++y) {
     const std::vector<GradTap> taps = row_taps(y);

@@ -1,6 +1,6 @@
 // The gradient of the input by look-up (kernels/conv_grad/tables.h). A table is of five output channels at a position,
-// and every tap and panel uses it: so a task takes some rows of some images, and keeps the tables of the rows of gy that
-// its row of the input meets, in a ring.
+// and every tap and panel uses it: so a task takes some rows of some images, and keeps the tables of the rows of gy
+// that its row of the input meets, in a ring.
 #pragma once
 
 #include "kernels/conv_grad/tables.h"

@@ -8,7 +8,8 @@ thread_local Scratch task_scratch;  // of whoever runs a task
 
 }  // namespace
 
-InputProducts::InputProducts(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice, const GradKernels& kernels, Scratch& scratch)
+InputProducts::InputProducts(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
+                             const GradKernels& kernels, Scratch& scratch)
     : InputGradient(shape, group, to, slice, kernels, kernels.depth_step, scratch),
       right_(kernels, panels_ * panel_size(), scratch) {}
 

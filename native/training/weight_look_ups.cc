@@ -37,8 +37,7 @@ void WeightLookUps::pack_codes(const Slice& slice, int y) {
     }
     for (int panel = 0; panel < panels_; ++panel) {
       kernels_.tables->pack_codes(from.data(), static_cast<int>(from.size()), group_.first_in + panel * GRAD_LANES,
-                                  divide_up(s.in, 64),
-                                  right_ + panel * panel_bytes() + (y * s.kw + kx) * line_bytes());
+                                  divide_up(s.in, 64), right_ + panel * panel_bytes() + (y * s.kw + kx) * line_bytes());
     }
   }
 }

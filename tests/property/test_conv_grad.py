@@ -238,6 +238,8 @@ def test_bf16_is_what_the_bound_is_for(isa):
 @example(Conv(128, 4, 4, 96, 70))
 @example(Conv(3, 40, 40, 20, 33, threads=2))
 @example(Conv(4, 8, 8, 130, 65, groups=4, zero_one=True))
+@example(Conv(9, 6, 7, 130, 33, threads=2, zero_one=True))  # wide enough for look-ups
+@example(Conv(7, 9, 5, 130, 33, stride=(2, 3), padding=(2, 0), threads=3))
 def test_bytes_are_the_references_to_the_last_bit(isa, conv):
     case = Case(conv)
     assert np.array_equal(case.grad_input(isa), case.grad_input("portable bytes"))

@@ -49,8 +49,8 @@ struct GradProduct {
   const std::int32_t* left_sums;  // of bytes: the sum of each row of left
 };
 
-// Rows of products go where they belong: gx[c] = (adds ? gx[c] : 0) + (sums[c] where the bit is 1). Row x * ns + n is position (x, n), and
-// channel c lane c % 32 of product c / 32.
+// Rows of products go where they belong: gx[c] = (adds ? gx[c] : 0) + (sums[c] where the bit is 1). Row x * ns + n is
+// position (x, n), and channel c lane c % 32 of product c / 32.
 struct GradScatter {
   const float* sums;         // [products][rows][32]
   std::size_t product_size;  // floats from one product to the next

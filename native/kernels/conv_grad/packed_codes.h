@@ -57,7 +57,8 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
         filled += count;
         bit += count * taps;
       }
-      codes.store(static_cast<char*>(to) + (tap * tap_stride / GRAD_LANES + o) / packed * Codes::row_bytes, picked, exist);
+      codes.store(static_cast<char*>(to) + (tap * tap_stride / GRAD_LANES + o) / packed * Codes::row_bytes, picked,
+                  exist);
     }
   }
 }

@@ -159,7 +159,7 @@ double roof(int steps) {
   return static_cast<double>(count) * (sizeof(Vector) / sizeof(float)) * Math::depth * steps;
 }
 
-void nothing() {}
+[[maybe_unused]] void nothing() {}
 
 }  // namespace
 

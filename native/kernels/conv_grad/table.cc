@@ -5,8 +5,8 @@
 namespace ftbnn {
 
 extern const GradKernels grad__amx, grad__amx_emulated, grad__avx512bf16, grad__avx512, grad__avx2, grad__portable;
-extern const GradKernels byte_grad__avx512tables, byte_grad__avx512vnni, byte_grad__avx512, byte_grad__avxvnni, byte_grad__avx2,
-    byte_grad__portable;
+extern const GradKernels byte_grad__avx512tables, byte_grad__avx512vnni, byte_grad__avx512, byte_grad__avxvnni,
+    byte_grad__avx2, byte_grad__portable;
 
 const Table<GradKernels>& grad_table() {
   static const Table<GradKernels> table = {

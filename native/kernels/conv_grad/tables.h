@@ -49,8 +49,8 @@ struct TableFloats {
 struct TableKernels {
   // Tables of `length` x 5 numbers of each row. One byte more is read behind each row.
   void (*build)(const void* left, std::size_t stride, int rows, int length, char* tables, std::size_t step);
-  // Right operands, as GradKernels has them: bit j of lane c of vector k is the code of from[5 k + j]'s bit `first` + c,
-  // 0 if that is null; count is a multiple of 5.
+  // Right operands, as GradKernels has them: bit j of lane c of vector k is the code of from[5 k + j]'s bit `first` +
+  // c, 0 if that is null; count is a multiple of 5.
   void (*pack_codes)(const std::uint64_t* const* from, int count, int first, int words, void* to);
   // Vectors of taps are tap_stride / 5 / 32 vectors apart; rows past `outs` are 0 up to depth, a multiple of 5.
   void (*pack_signs)(const float* proxies, std::size_t row, int outs, int lanes, int taps, void* to,

@@ -52,11 +52,6 @@ class Average:
 
     def backward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
 
-def time_gradients(bytes: bool, shape: Sequence[int], threads: int, rounds: int) -> tuple[float, float, float, float]:
-    """
-    Seconds of the input's gradient, of the weights' and of both in one, on random data, and the GMAC/s that the CPU could reach. shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups.
-    """
-
 class RealConv:
     """A real convolution for one shape of input."""
 
