@@ -65,7 +65,7 @@ struct Isa {
 };
 
 constexpr Features MORE_AVX512 = feature::avx512_vnni | feature::avx512_vpopcntdq | feature::avx512_bitalg |
-                                 feature::avx512_vbmi | feature::avx_vnni;
+                                 feature::avx512_vbmi | feature::avx_vnni | feature::fast_permutes;
 
 // Best first. In builds for tests, amx_emulated runs the AMX kernels with their tiles in plain C++; nothing chooses it
 // but FTBNN_ISA.
@@ -171,6 +171,8 @@ Features claimed() {
   add(feature::amx_tile, has_tiles && bit(extended.edx, 24));
   add(feature::amx_int8, has_tiles && bit(extended.edx, 25));
   add(feature::amx_bf16, has_tiles && bit(extended.edx, 22));
+  constexpr std::uint32_t amd = 0x68747541;  // "Auth" of AuthenticAMD
+  add(feature::fast_permutes, has_zmm && bit(extended.ebx, 30) && cpuid(0).ebx == amd);
   return found;
 }
 

@@ -1,11 +1,9 @@
 // What benchmarks need of the CPU.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 
 #include <chrono>
 
-#include "bench/gradient_timing.h"
 #include "bench/roofs.h"
 #include "bindings/module.h"
 #include "kernels/conv_grad/conv_grad.h"
@@ -49,18 +47,6 @@ nb::list binary_loops() {
   return found;
 }
 
-nb::tuple time_gradients(bool bytes, const std::array<int, 12>& s, int threads, int rounds) {
-  const GradKernels& kernels = (bytes ? byte_grad_table() : grad_table()).best(usable_features()).kernels;
-  training::ConvGradTiming timing{};
-  {
-    const nb::gil_scoped_release release;
-    timing = training::time_conv_grad(
-        training::batch_shape(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11]), kernels,
-        threads, rounds);
-  }
-  return nb::make_tuple(timing.input_seconds, timing.weight_seconds, timing.both_seconds, timing.roof_gmacs);
-}
-
 }  // namespace
 
 void bind_bench(nb::module_ m) {
@@ -75,9 +61,4 @@ void bind_bench(nb::module_ m) {
   m.def("binary_loops", &binary_loops, nb::sig("def binary_loops() -> list[tuple[str, str, float]]"),
         "(name, instructions, GMAC/s of one thread right now) of every way to count a binary convolution that the ISA "
         "in use has.");
-  m.def("time_gradients", &time_gradients, "bytes"_a, "shape"_a, "threads"_a, "rounds"_a,
-        nb::sig("def time_gradients(bytes: bool, shape: collections.abc.Sequence[int], threads: int, rounds: int) -> "
-                "tuple[float, float, float, float]"),
-        "Seconds of the input's gradient, of the weights' and of both in one, on random data, and the GMAC/s that the "
-        "CPU could reach. shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups.");
 }

@@ -80,8 +80,10 @@ BlockTensors block_tensors(const Block& block, const Arrays& arrays, bool is_for
   t.right = arrays.optional<const float>("right", out);
   t.input_shift = arrays.optional<const float>("input_shift", in);
   t.after = arrays.optional<const float>("after", out);
-  t.codes = arrays.required<std::uint64_t>("codes", words);
-  t.inside = arrays.optional<std::uint64_t>("inside", words);
+  t.codes = arrays.optional<std::uint64_t>("x_codes", words);
+  t.has_codes = t.codes != nullptr;
+  t.inside = arrays.optional<std::uint64_t>(t.has_codes ? "x_inside" : "inside", words);
+  if (!t.has_codes) t.codes = arrays.required<std::uint64_t>("codes", words);
   t.y = arrays.required<std::int16_t>("y", outs);
   t.saved = arrays.required<float>("saved", 4 * out);
   if (is_forward) {
@@ -91,6 +93,10 @@ BlockTensors block_tensors(const Block& block, const Arrays& arrays, bool is_for
     t.out = arrays.required<float>("out", outs);
     t.new_mean = arrays.optional<float>("new_mean", out);
     t.new_var = arrays.optional<float>("new_var", out);
+    const std::size_t out_words = product({s.n, s.oh, s.ow}) * words_of(s.out);
+    t.out_codes = arrays.optional<std::uint64_t>("out_codes", out_words);
+    t.out_inside = arrays.optional<std::uint64_t>("out_inside", out_words);
+    if ((t.out_codes == nullptr) != (t.out_inside == nullptr)) throw nb::value_error("bits of out are missing");
     const bool has_running = t.running_mean != nullptr && t.running_var != nullptr;
     if ((t.new_mean == nullptr) != (t.new_var == nullptr) ||
         ((t.new_mean != nullptr || (block.normalise && !block.batch_stats)) && !has_running))

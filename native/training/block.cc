@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "base/scratch.h"
 #include "base/table.h"
@@ -17,7 +16,10 @@ namespace ftbnn::training {
 
 namespace {
 
-constexpr std::size_t SUMS = 5;  // rows of sums that backward makes
+constexpr std::size_t FLOATS_AT_HAND = 4096,
+                      LEAST_AT_HAND = 16;  // a first-level cache keeps so much: floats, positions
+constexpr std::size_t LEAST_SUMMED = 128;  // positions of a piece: with fewer, the sums of pieces would cost as much
+constexpr std::size_t SUMS = 5;            // rows of sums that backward makes
 
 std::size_t z(int value) { return static_cast<std::size_t>(value); }
 
@@ -104,7 +106,7 @@ void pass_rule(const Block& b, const BlockTensors& t, const BlockKernels& rows, 
   });
   if (t.input_shift_grad == nullptr) return;
   std::vector<double> sums(channels);
-  for (std::size_t k = 0; k < partial.size(); ++k) sums[k % channels] += static_cast<double>(partial[k]);
+  add_rows(partial, sums);
   for (std::size_t c = 0; c < channels; ++c) t.input_shift_grad[c] = static_cast<float>(sums[c]);
 }
 
@@ -120,7 +122,7 @@ ForwardTimes forward(const Block& b, const BlockTensors& t, Team& team) {
   times.pack_weights = watch.lap();
 
   const Pieces bits(z(s.n) * z(s.h) * z(s.w));
-  team.run(bits.count(), [&](int piece) {
+  team.run(t.has_codes ? 0 : bits.count(), [&](int piece) {
     const std::size_t first = bits.first(piece);
     rows.pack(t.x + first * z(s.in), t.input_shift, bits.length(piece), s.in, b.rule.a, t.codes + first * words,
               from(t.inside, first * words));
@@ -138,11 +140,19 @@ ForwardTimes forward(const Block& b, const BlockTensors& t, Team& team) {
   const Affine affine(t, per_channel, wide);
   const Pieces pieces(z(s.n) * s.positions());
   const float* shortcut = b.identity ? t.x : t.shortcut;
+  const std::size_t out_words = words_of(s.out), some = std::max(LEAST_AT_HAND, FLOATS_AT_HAND / channels);
   team.run(pieces.count(), [&](int piece) {
-    wide.run(pieces.length(piece), [&](std::size_t first, std::size_t count, int width) {
-      const std::size_t at = (pieces.first(piece) + first) * channels;
-      rows.activate(t.y + at, from(shortcut, at), count, width, affine.get(), t.out + at);
-    });
+    const std::size_t end = pieces.first(piece) + pieces.length(piece);
+    for (std::size_t start = pieces.first(piece); start < end; start += some) {
+      const std::size_t positions_here = std::min(some, end - start);
+      wide.run(positions_here, [&](std::size_t first, std::size_t count, int width) {
+        const std::size_t at = (start + first) * channels;
+        rows.activate(t.y + at, from(shortcut, at), count, width, affine.get(), t.out + at);
+      });
+      if (t.out_codes == nullptr) continue;
+      rows.pack(t.out + start * channels, nullptr, positions_here, s.out, b.rule.a, t.out_codes + start * out_words,
+                t.out_inside + start * out_words);
+    }
   });
   times.activate = watch.lap();
   return times;
@@ -154,7 +164,7 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   const BatchShape& s = b.shape;
   const BlockKernels& rows = block_table().best(b.usable).kernels;
   const std::size_t channels = z(s.out), outputs = s.positions();
-  const Pieces pieces(z(s.n) * outputs);
+  const Pieces pieces(z(s.n) * outputs, LEAST_SUMMED);
   const Saved per_channel(t.saved, s.out);
   const Wide wide(s.out);
   const Affine affine(t, per_channel, wide);
@@ -173,7 +183,7 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
     });
   });
   std::vector<double> sums(SUMS * channels);
-  for (std::size_t k = 0; k < partial.size(); ++k) sums[k % (SUMS * channels)] += static_cast<double>(partial[k]);
+  add_rows(partial, sums);
   std::vector<float> linear(channels), constant(channels);
   const double positions = static_cast<double>(pieces.total);
   for (std::size_t c = 0; c < channels; ++c) {
@@ -195,7 +205,6 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   const std::vector<float> linear_row = wide.repeat(linear.data()), constant_row = wide.repeat(constant.data());
   const bool by_bits = keeps_bits(b, t), through_x = b.identity && t.x_grad != nullptr && by_bits;
   const std::size_t inputs = z(s.n) * z(s.h) * z(s.w);
-  if (t.x_grad != nullptr && !through_x) std::memset(t.x_grad, 0, inputs * z(s.in) * sizeof(float));
   float* shortcut_grad = through_x ? t.x_grad : t.shortcut_grad;
   std::vector<std::uint32_t> largest;
   const GradSource source = [&](int first, int count) {
@@ -211,7 +220,9 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
                            constant_row.data(), made + own, from(shortcut_grad, at),
                            found != nullptr ? row.data() : nullptr);
       });
-      for (std::size_t k = 0; k < row.size(); ++k) found[k % channels] = std::max(found[k % channels], row[k]);
+      for (std::size_t k = 0; k < row.size(); k += channels) {
+        for (std::size_t c = 0; c < channels; ++c) found[c] = std::max(found[c], row[k + c]);
+      }
     };
     Bands(count, outputs).run(channels, b.byte_gradients ? &largest : nullptr, team, differentiate);
     times.conv += before;
@@ -222,7 +233,7 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   if (t.x_grad != nullptr && !by_bits) all.assign(inputs * words_of(s.in), ~std::uint64_t{0});
   std::optional<ToInput> to_input;
   std::optional<ToWeight> to_weight;
-  if (t.x_grad != nullptr) to_input = {by_bits ? t.inside : all.data(), t.x_grad};
+  if (t.x_grad != nullptr) to_input = {by_bits ? t.inside : all.data(), t.x_grad, through_x};
   if (t.weight_grad != nullptr) to_weight = {t.codes, b.zero_one, b.weight_bound, t.weight_grad, t.tail_grad};
   if (to_input || to_weight) {
     const Table<GradKernels>& table = b.byte_gradients ? byte_grad_table() : grad_table();

@@ -39,6 +39,8 @@ struct BlockTensors {
   // Forward makes these. codes, inside: [n][h][w][words of in]. y: [n][oh][ow][out]. saved: [4][out].
   float *out, *new_mean, *new_var;
   std::uint64_t *codes, *inside;
+  bool has_codes;                         // the block before has made codes and inside already
+  std::uint64_t *out_codes, *out_inside;  // those of out, for a block behind with the same window, while it is at hand
   std::int16_t* y;
   float* saved;
   // Backward takes what forward took and made, and makes gradients; x_grad is the whole gradient of x, that of the

@@ -27,32 +27,32 @@ int slice_of(const BatchShape& s, const GradKernels& kernels) {
   return least;
 }
 
-// Number `task` of all tasks, those of one gradient after those of another.
-template <typename List, typename Count, typename Body>
-void dispatch(const List& list, const Count& count, int task, const Body& body) {
-  for (const auto& one : list) {
-    if (task < count(*one)) return body(*one, task);
-    task -= count(*one);
-  }
-}
-
+// Tasks 0 to count - 1 of each of a list, as they are numbered: those of one after those of another.
 template <typename List, typename Count, typename Body>
 void run_all(Team& team, const List& list, const Count& count, const Body& body) {
   int tasks = 0;
   for (const auto& one : list) tasks += count(*one);
-  team.run(tasks, [&](int task) { dispatch(list, count, task, body); });
+  team.run(tasks, [&](int task) {
+    for (const auto& one : list) {
+      if (task < count(*one)) return body(*one, task);
+      task -= count(*one);
+    }
+  });
 }
 
 // Task 0 of each, task 1 of each, and so on: groups write side by side into the same lines of memory.
-template <typename List, typename Body>
-void run_in_turns(Team& team, const List& list, const Body& body) {
+template <typename List>
+int tasks_in_turns(const List& list) {
   int most = 0;
   for (const auto& one : list) most = std::max(most, one->tasks());
+  return most * static_cast<int>(list.size());
+}
+
+template <typename List, typename Body>
+void run_in_turn(const List& list, int task, const Body& body) {
   const int count = static_cast<int>(list.size());
-  team.run(most * count, [&](int task) {
-    const auto& one = list[static_cast<std::size_t>(task % count)];
-    if (task / count < one->tasks()) body(*one, task / count);
-  });
+  const auto& one = list[static_cast<std::size_t>(task % count)];
+  if (task / count < one->tasks()) body(*one, task / count);
 }
 
 }  // namespace
@@ -68,12 +68,11 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
   for (const GradGroup& group :
        grad_groups(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr)) {
     if (to_input) {
-      inputs.push_back(
-          std::make_unique<InputGradient>(s, group, to_input->inside, to_input->gx, size, kernels, scratch));
+      inputs.push_back(input_gradient(s, group, *to_input, size, kernels, team.threads(), scratch));
     }
     if (to_weight) {
-      weights.push_back(std::make_unique<WeightGradient>(s, group, to_weight->codes, to_weight->zero_one, size, kernels,
-                                                         team.threads(), scratch));
+      weights.push_back(
+          weight_gradient(s, group, to_weight->codes, to_weight->zero_one, size, kernels, team.threads(), scratch));
     }
   }
   run_all(
@@ -92,28 +91,21 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
       for (const auto& one : inputs) one->pack(slice, y);
       for (const auto& one : weights) one->pack(slice, y);
     });
-    run_in_turns(team, inputs, [&](InputGradient& one, int task) { one.run(slice, task); });
-    for (int round = 0; round < rounds; ++round) {
-      run_all(
-          team, weights, [round](const WeightGradient& one) { return round < one.rounds() ? one.tasks() : 0; },
-          [&](WeightGradient& one, int task) { one.run(slice, round, task); });
+    // The tasks of both gradients follow each other without a stop: the small ones of the weights fill up the threads.
+    const int of_inputs = tasks_in_turns(inputs);
+    for (int round = 0; round < std::max(1, rounds); ++round) {
+      const int before = round == 0 ? of_inputs : 0;
+      team.run(before + tasks_in_turns(weights), [&](int task) {
+        if (task < before) return run_in_turn(inputs, task, [&](InputGradient& one, int own) { one.run(slice, own); });
+        run_in_turn(weights, task - before, [&](WeightGradient& one, int own) {
+          if (round < one.rounds()) one.run(slice, round, own);
+        });
+      });
     }
   }
   run_all(
       team, weights, [](const WeightGradient& one) { return one.finishes(); },
       [&](const WeightGradient& one, int task) { one.finish(to_weight->bound, task); });
-}
-
-void grad_input(const BatchShape& shape, const float* gy, const float* weight, const float* tail,
-                const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team) {
-  gradients(shape, whole(shape, gy, kernels, team), weight, tail, ToInput{inside, gx}, std::nullopt, kernels, team);
-}
-
-void grad_weight(const BatchShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
-                 const float* weight, const float* tail, float bound, float* gw, float* gtail,
-                 const GradKernels& kernels, Team& team) {
-  gradients(shape, whole(shape, gy, kernels, team), weight, tail, std::nullopt,
-            ToWeight{codes, zero_one, bound, gw, gtail}, kernels, team);
 }
 
 GradSource whole(const BatchShape& s, const float* gy, const GradKernels& kernels, Team& team) {

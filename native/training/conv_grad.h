@@ -36,10 +36,12 @@ using GradSource = std::function<MadeGradient(int first, int count)>;
 GradSource whole(const BatchShape& shape, const float* gy, const GradKernels& kernels, Team& team);
 
 // gx[n][y][x][c] += sum over o, ky, kx of gy[n][(y + ph - ky) / sh][(x + pw - kx) / sw][o] * sign(weight[o][c][ky][kx])
-// where `inside` has the element's bit (the straight-through mask); the other elements of gx stay.
+// where `inside` has the element's bit (the straight-through mask); the other elements of gx stay. Unless it adds, gx
+// counts as 0 before.
 struct ToInput {
   const std::uint64_t* inside;
   float* gx;
+  bool adds;
 };
 
 // gw[o][c][ky][kx] = sum over n, oy, ox of gy[n][oy][ox][o] * code[n][oy * sh + ky - ph][ox * sw + kx - pw][c]
@@ -55,11 +57,5 @@ struct ToWeight {
 void gradients(const BatchShape& shape, const GradSource& gy, const float* weight, const float* tail,
                const std::optional<ToInput>& to_input, const std::optional<ToWeight>& to_weight,
                const GradKernels& kernels, Team& team);
-
-void grad_input(const BatchShape& shape, const float* gy, const float* weight, const float* tail,
-                const std::uint64_t* inside, float* gx, const GradKernels& kernels, Team& team);
-void grad_weight(const BatchShape& shape, const float* gy, const std::uint64_t* codes, bool zero_one,
-                 const float* weight, const float* tail, float bound, float* gw, float* gtail,
-                 const GradKernels& kernels, Team& team);
 
 }  // namespace ftbnn::training

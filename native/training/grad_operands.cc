@@ -48,6 +48,10 @@ const GradPart& GradGroup::part_of(int out_channel) const {
   return *std::find_if(parts.begin(), parts.end(), holds);
 }
 
+bool are_looked_up(const BatchShape& shape, const GradGroup& group, const GradKernels& kernels, int least) {
+  return kernels.tables != nullptr && group.parts.size() == 1 && group.in * shape.taps() >= least;
+}
+
 void Rounding::set(const std::uint32_t* largest, int images) {
   const auto channels = static_cast<std::size_t>(channels_of_gy_);
   std::vector<std::uint32_t> of_images(images), of_channels(channels);

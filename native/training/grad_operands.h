@@ -84,6 +84,9 @@ struct GradGroup {
 std::vector<GradGroup> grad_groups(const BatchShape& shape, const float* weight, const float* tail, float* gw,
                                    float* gtail);
 
+// Whether a group is multiplied by look-up: where at least so many lanes, of all taps, use a table.
+bool are_looked_up(const BatchShape& shape, const GradGroup& group, const GradKernels& kernels, int least);
+
 // What bytes are rounded by, found slice by slice: the steps in a unit and the size of a step, for each image (a row of
 // the input gradient's left operand is one) and for each channel (a row of the weight gradient's).
 class Rounding {

@@ -1,19 +1,16 @@
 #include "training/input_gradient.h"
 
+#include "training/input_look_ups.h"
+#include "training/input_products.h"
+
 namespace ftbnn::training {
 
 namespace {
 
-thread_local Scratch task_scratch;  // of whoever runs a task
-
-// Taps that reach a coordinate of the input: those k with (coordinate + pad - k) divisible by the stride.
-struct Tap {
-  int k, shift;  // its source is shift + coordinate / stride
-};
-
-std::vector<Tap> taps_of(int coordinate, int size, int stride, int pad) {
+// Those k with (coordinate + pad - k) divisible by the stride.
+std::vector<GradTap> taps_of(int coordinate, int size, int stride, int pad) {
   const int phase = coordinate % stride;
-  std::vector<Tap> taps;
+  std::vector<GradTap> taps;
   for (int k = 0; k < size; ++k) {
     if ((phase + pad - k) % stride == 0) taps.push_back({k, (phase + pad - k) / stride});
   }
@@ -22,53 +19,16 @@ std::vector<Tap> taps_of(int coordinate, int size, int stride, int pad) {
 
 }  // namespace
 
-InputGradient::InputGradient(const BatchShape& shape, const GradGroup& group, const std::uint64_t* inside, float* gx,
-                             int slice, const GradKernels& kernels, Scratch& scratch)
+InputGradient::InputGradient(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
+                             const GradKernels& kernels, int depth_step, Scratch& scratch)
     : s(shape),
       group_(group),
       kernels_(kernels),
-      inside_(inside),
-      gx_(gx),
-      depth_(static_cast<int>(round_up(static_cast<std::size_t>(group.out), kernels.depth_step))),
+      to_(to),
+      depth_(divide_up(group.out, depth_step) * depth_step),
       panels_(divide_up(group.in, GRAD_LANES)),
       columns_(find_columns()),
-      left_(kernels, static_cast<std::size_t>(s.oh) * columns_ * slice, depth_, scratch),
-      right_(kernels, panels_ * panel_size(), scratch) {}
-
-void InputGradient::pack_weights(int panel) const {
-  const int first = panel * GRAD_LANES, taps = s.kh * s.kw, lanes = std::min(GRAD_LANES, group_.in - first);
-  const std::size_t row = static_cast<std::size_t>(group_.in) * taps;
-  const auto pack = [&](const float* proxies) {
-    kernels_.pack_signs(proxies + first * taps, row, group_.out, lanes, taps, right_.at(panel * panel_size()),
-                        tap_size(), depth_);
-  };
-  if (group_.parts.size() == 1) return pack(group_.parts[0].weight);
-
-  std::vector<float> proxies(group_.out * row);
-  for (const GradPart& part : group_.parts) {
-    const int size = part.in * taps;
-    float* to = proxies.data() + (part.first_out - group_.first_out) * row + (part.first_in - group_.first_in) * taps;
-    for (int o = 0; o < part.out; ++o) std::copy_n(part.weight + o * size, size, to + o * row);
-  }
-  pack(proxies.data());
-  for (int o = 0; o < group_.out; ++o) {
-    const GradPart& part = group_.part_of(o);
-    const int from = part.first_in - group_.first_in, to = from + part.in;
-    for (int tap = 0; tap < taps; ++tap) {
-      for (int lane = 0; lane < lanes; ++lane) {
-        if (lane < from || lane >= to) clear_right(o, lane, tap * tap_size());
-      }
-    }
-  }
-}
-
-// An element of the first panel becomes a zero: of bytes, which hold codes + 1, a 1.
-void InputGradient::clear_right(int k, int lane, std::size_t at) const {
-  const int packed = kernels_.packed;
-  const std::size_t element = at + static_cast<std::size_t>((k / packed * GRAD_LANES + lane) * packed + k % packed);
-  right_.zero(element, 1);
-  if (packed == 4) *static_cast<char*>(right_.at(element)) = 1;
-}
+      left_(kernels, static_cast<std::size_t>(s.oh) * columns_ * slice, depth_, scratch) {}
 
 void InputGradient::pack(const Slice& slice, int y) {
   const int oh = s.oh, ow = s.ow;
@@ -83,73 +43,64 @@ void InputGradient::pack(const Slice& slice, int y) {
   left_.zero(row + (ow - first_column_) * column, (columns_ + first_column_ - ow) * column);
 }
 
-void InputGradient::run(const Slice& slice, int task) {
-  const int phase = task % phases(), y = task / phases() % s.h, panel = task / phases() / s.h * BLOCK_PANELS;
-  const int ns = slice.images, words = divide_up(s.in, 64);
-  std::vector<std::size_t> left_row, right_at;
-  for (const Tap& ty : taps_of(y, s.kh, s.sh, s.ph)) {
-    const int row = ty.shift + y / s.sh;
-    if (row < 0 || row >= s.oh) continue;
-    for (const Tap& tx : taps_of(phase, s.kw, s.sw, s.pw)) {
-      left_row.push_back((static_cast<std::size_t>(row) * columns_ + tx.shift - first_column_) * ns);
-      right_at.push_back((ty.k * s.kw + tx.k) * tap_size());
-    }
-  }
-  if (left_row.empty()) return;
+std::vector<GradTap> InputGradient::row_taps(int y) const {
+  std::vector<GradTap> taps = taps_of(y, s.kh, s.sh, s.ph);
+  const auto is_outside = [&](const GradTap& tap) {
+    const int row = tap.shift + y / s.sh;
+    return row < 0 || row >= s.oh;
+  };
+  taps.erase(std::remove_if(taps.begin(), taps.end(), is_outside), taps.end());
+  return taps;
+}
 
-  GradProduct product = {};
-  product.left_row = left_row.data();
-  product.right_at = right_at.data();
-  product.left_stride = left_.stride();
-  product.segments = static_cast<int>(left_row.size());
-  product.depth = depth_;
-  product.steps = slice.rounding.image_sizes();
+std::vector<GradTap> InputGradient::column_taps(int phase) const { return taps_of(phase, s.kw, s.sw, s.pw); }
 
+GradScatter InputGradient::scatter_from(int image, int ns, int y, int phase, int x, int panel, int panels) const {
+  const std::size_t words = divide_up(s.in, 64), stride = s.sw, size = static_cast<std::size_t>(s.h) * s.w;
+  const std::size_t position = (static_cast<std::size_t>(image) * s.h + y) * s.w + phase + x * stride;
   const int first_channel = group_.first_in + panel * GRAD_LANES;
   GradScatter scatter = {};
-  scatter.product_size = BLOCK_ROWS * GRAD_LANES;
   scatter.ns = ns;
-  scatter.channels = std::min(BLOCK_PANELS * GRAD_LANES, group_.in - panel * GRAD_LANES);
-  scatter.gx_x = static_cast<std::size_t>(s.sw) * s.in;
-  scatter.gx_n = static_cast<std::size_t>(s.h) * s.w * s.in;
-  scatter.inside_x = static_cast<std::size_t>(s.sw) * words;
-  scatter.inside_n = static_cast<std::size_t>(s.h) * s.w * words;
+  scatter.channels = std::min(panels * GRAD_LANES, group_.in - panel * GRAD_LANES);
+  scatter.gx = to_.gx + position * s.in + first_channel;
+  scatter.gx_x = stride * s.in;
+  scatter.gx_n = size * s.in;
+  scatter.inside = to_.inside + position * words;
+  scatter.inside_x = stride * words;
+  scatter.inside_n = size * words;
   scatter.first = first_channel;
+  scatter.adds = to_.adds;
+  return scatter;
+}
 
-  task_scratch.restart();
-  auto* sums = task_scratch.take<float>(BLOCK_PANELS * scatter.product_size);
-  scatter.sums = sums;
-  const int xs = (s.w - 1 - phase) / s.sw + 1, block = BLOCK_ROWS / ns;
-  kernels_.begin();
-  for (int x = 0; x < xs; x += block) {
-    scatter.xs = std::min(block, xs - x);
-    product.rows = scatter.xs * ns;
-    product.left = left_.at(static_cast<std::size_t>(x) * ns);
-    product.left_sums = left_.sums(static_cast<std::size_t>(x) * ns);
-    for (int c = 0; c < scatter.channels; c += GRAD_LANES) {
-      product.right = right_.at((panel + c / GRAD_LANES) * panel_size());
-      product.lanes = std::min(GRAD_LANES, scatter.channels - c);
-      product.out = sums + c / GRAD_LANES * scatter.product_size;
-      kernels_.product(product);
+void InputGradient::leave(int image, int ns, int y, int phase) const {
+  if (to_.adds) return;
+  const GradScatter all = scatter_from(image, ns, y, phase, 0, 0, panels_);
+  for (int n = 0; n < ns; ++n) {
+    for (int x = 0; x < columns_of(phase); ++x) {
+      std::fill_n(all.gx + n * all.gx_n + x * all.gx_x, all.channels, 0.0F);
     }
-    const std::size_t position = (static_cast<std::size_t>(slice.first) * s.h + y) * s.w + phase + x * s.sw;
-    scatter.gx = gx_ + position * s.in + first_channel;
-    scatter.inside = inside_ + position * words;
-    kernels_.scatter(scatter);
   }
-  kernels_.end();
 }
 
 // The first is 0, or less where a tap reaches out to the left.
 int InputGradient::find_columns() {
   int last = s.ow - 1;
   for (int phase = 0; phase < phases(); ++phase) {
-    for (const Tap& tap : taps_of(phase, s.kw, s.sw, s.pw)) {
+    for (const GradTap& tap : column_taps(phase)) {
       first_column_ = std::min(first_column_, tap.shift);
-      last = std::max(last, tap.shift + (s.w - 1 - phase) / s.sw);
+      last = std::max(last, tap.shift + columns_of(phase) - 1);
     }
   }
   return last - first_column_ + 1;
+}
+
+std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group, const ToInput& to,
+                                              int slice, const GradKernels& kernels, int threads, Scratch& scratch) {
+  constexpr int least = 9 * 96;  // as fast with 64 channels, slower with fewer (Zen 5)
+  if (are_looked_up(shape, group, kernels, least))
+    return std::make_unique<InputLookUps>(shape, group, to, slice, kernels, threads, scratch);
+  return std::make_unique<InputProducts>(shape, group, to, slice, kernels, scratch);
 }
 
 }  // namespace ftbnn::training

@@ -2,42 +2,61 @@
 // tasks, which may run in any order.
 //
 // Left: gy as [y][column][n][out channel], with as many columns of zeros as the taps reach out. Right: signs of the
-// proxies. A product's rows are positions, and its segments the taps.
+// proxies. Rows are positions, and taps what is summed over. How it is multiplied is another's: input_products.h,
+// input_look_ups.h.
 #pragma once
 
+#include <memory>
+
+#include "training/conv_grad.h"
 #include "training/grad_operands.h"
 
 namespace ftbnn::training {
 
+// A tap that reaches a coordinate of the input; its source is shift + coordinate / stride.
+struct GradTap {
+  int k, shift;
+};
+
 class InputGradient {
  public:
-  InputGradient(const BatchShape& shape, const GradGroup& group, const std::uint64_t* inside, float* gx, int slice,
-                const GradKernels& kernels, Scratch& scratch);
+  virtual ~InputGradient() = default;
 
   int panels() const { return panels_; }
-  void pack_weights(int panel) const;
+  virtual void pack_weights(int panel) const = 0;
   void pack(const Slice& slice, int y);
-  int tasks() const { return divide_up(panels_, BLOCK_PANELS) * s.h * phases(); }
-  void run(const Slice& slice, int task);
+  virtual int tasks() const = 0;
+  virtual void run(const Slice& slice, int task) = 0;
 
- private:
-  static constexpr int BLOCK_PANELS = 4;  // whose sums wait to go into gx together
+ protected:
+  // Depths are multiples of `depth_step`.
+  InputGradient(const BatchShape& shape, const GradGroup& group, const ToInput& to, int slice,
+                const GradKernels& kernels, int depth_step, Scratch& scratch);
 
-  int find_columns();
-  void clear_right(int k, int lane, std::size_t at) const;
   int phases() const { return std::min(s.sw, s.w); }  // columns of gx that different taps reach
   std::size_t tap_size() const { return static_cast<std::size_t>(depth_) * GRAD_LANES; }
   std::size_t panel_size() const { return s.taps() * tap_size(); }
+  std::vector<GradTap> row_taps(int y) const;  // whose source is a row of gy
+  std::vector<GradTap> column_taps(int phase) const;
+  int columns_of(int phase) const { return (s.w - 1 - phase) / s.sw + 1; }  // of gx
+  // Row y of so many images, where no tap reaches it.
+  void leave(int image, int ns, int y, int phase) const;
+  // For sums of positions of row y, from column x of a phase on; sums, their size and xs are the caller's.
+  GradScatter scatter_from(int image, int ns, int y, int phase, int x, int panel, int panels) const;
 
   const BatchShape s;
   const GradGroup group_;
   const GradKernels& kernels_;
-  const std::uint64_t* inside_;
-  float* gx_;
+  const ToInput to_;
   int depth_, panels_;
   int first_column_ = 0, columns_;
   LeftOperand left_;
-  Elements right_;
+
+ private:
+  int find_columns();
 };
+
+std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group, const ToInput& to,
+                                              int slice, const GradKernels& kernels, int threads, Scratch& scratch);
 
 }  // namespace ftbnn::training

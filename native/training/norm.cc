@@ -175,7 +175,7 @@ void backward(const Norm& norm, const NormTensors& t, Team& team) {
     rows.reduce(dz, t.x + at, from(t.shortcut, at), positions, norm.channels, form.get(), part);
     for (std::size_t k = 0; k < four; ++k) partial[four * z(piece) + k] += static_cast<double>(part[k]);
   });
-  for (std::size_t k = 0; k < partial.size(); ++k) sums[k % four] += partial[k];
+  add_rows(partial, sums);
 
   const double positions = static_cast<double>(z(norm.n) * z(norm.h) * z(norm.w));
   std::vector<float> linear(channels), constant(channels);

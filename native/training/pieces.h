@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 namespace ftbnn::training {
 
@@ -15,6 +16,14 @@ struct Pieces {
   std::size_t length(int piece) const { return std::min(size, total - first(piece)); }
   std::size_t total, size;
 };
+
+// to[k] += number k of every row, the rows in their order.
+template <typename T>
+void add_rows(const std::vector<T>& rows, std::vector<double>& to) {
+  for (std::size_t first = 0; first < rows.size(); first += to.size()) {
+    for (std::size_t k = 0; k < to.size(); ++k) to[k] += static_cast<double>(rows[first + k]);
+  }
+}
 
 // What is absent stays so.
 template <typename T>

@@ -1,9 +1,11 @@
 // The gradient of a binary convolution's weights, of one group. A slice is packed row by row, then multiplied by
 // numbered tasks, in one round or more; what is in one round may run in any order.
 //
-// Left: gy as [y][out channel][column][n]. Right: codes as [panel][y][phase][column][n][32], where columns one stride
-// apart are neighbours, as those of gy are. A product's rows are out channels, and its segments rows of positions.
+// Left: gy as [y][out channel][column][n]. Right: codes. Rows are out channels, and rows of positions what is summed
+// over. How it is multiplied is another's: weight_products.h, weight_look_ups.h.
 #pragma once
+
+#include <memory>
 
 #include "training/grad_operands.h"
 
@@ -11,45 +13,55 @@ namespace ftbnn::training {
 
 class WeightGradient {
  public:
-  WeightGradient(const BatchShape& shape, const GradGroup& group, const std::uint64_t* codes, bool zero_one, int slice,
-                 const GradKernels& kernels, int threads, Scratch& scratch);
+  virtual ~WeightGradient() = default;
 
   void pack(const Slice& slice, int y) {
     if (y < s.oh) pack_gy(slice, y);
     if (y < s.h) pack_codes(slice, y);
   }
   int rounds() const { return rounds_; }
-  int tasks() const { return divide_up(group_.out, part_rows_) * panels_ * s.taps(); }
-  void run(const Slice& slice, int round, int task);
+  virtual int tasks() const = 0;
+  virtual void run(const Slice& slice, int round, int task) = 0;
   // Sums to gradients, for sixteen outputs of a panel: few runs of memory are read side by side, and those of the next
   // panel are asked for.
   int finishes() const { return panels_ * divide_up(group_.out, GRAD_ROWS); }
   void finish(float bound, int task) const;
 
- private:
-  void pack_gy(const Slice& slice, int y);
-  void pack_codes(const Slice& slice, int y);
+ protected:
+  // A row of gy takes `depth` elements.
+  WeightGradient(const BatchShape& shape, const GradGroup& group, const std::uint64_t* codes, bool zero_one, int slice,
+                 const GradKernels& kernels, int depth, Scratch& scratch);
 
+  virtual void pack_codes(const Slice& slice, int y) = 0;
   int taps() const { return s.taps(); }
   std::size_t tap_size() const { return round_up(group_.out, GRAD_ROWS) * GRAD_LANES; }
-  std::size_t column_size() const { return static_cast<std::size_t>(slice_) * GRAD_LANES; }
-  std::size_t line_size() const { return columns_ * column_size(); }
-  std::size_t panel_size() const { return s.h * phases_ * line_size(); }
-  std::size_t slack() const {
-    return static_cast<std::size_t>(kernels_.depth_step) * GRAD_LANES;
-  }  // a depth rounded up
+  float* sums(int panel, int tap, int out) const {
+    return sums_ + (panel * taps() + tap) * tap_size() + static_cast<std::size_t>(out) * GRAD_LANES;
+  }
+  int first_row(int round) const { return round * band_; }
+  int last_row(int round) const { return std::min(s.oh, (round + 1) * band_); }
+  // The code that a position of gy meets in row y of image n, null in the border.
+  const std::uint64_t* code_at(const Slice& slice, int n, int y, int x) const;
 
   const BatchShape s;
   const GradGroup group_;
   const GradKernels& kernels_;
   const std::uint64_t* codes_;
   bool zero_one_;
-  int slice_, panels_, depth_;
-  int phases_, columns_;
+  int slice_, panels_;
   LeftOperand left_;
-  Elements right_;
+
+ private:
+  void pack_gy(const Slice& slice, int y);
+
   float* sums_;  // [panel][tap][out][32]
-  int rounds_, band_, part_rows_;
+
+ protected:
+  int rounds_, band_;  // of so many rows of positions
 };
+
+std::unique_ptr<WeightGradient> weight_gradient(const BatchShape& shape, const GradGroup& group,
+                                                const std::uint64_t* codes, bool zero_one, int slice,
+                                                const GradKernels& kernels, int threads, Scratch& scratch);
 
 }  // namespace ftbnn::training

@@ -133,7 +133,7 @@ class Case:
     def addresses(self, arrays: list[np.ndarray]) -> list[int]:
         return [array.ctypes.data for array in arrays] + [0] * (2 - len(arrays))
 
-    def run(self, isa: str, threads: int | None = None, **to: int) -> None:
+    def run(self, isa: str, threads: int | None = None, **to: int | bool) -> None:
         given = [isa, self.conv.sizes, self.gy.ctypes.data, *self.addresses(self.weights)]
         settings = {"zero_one": self.conv.zero_one, "bound": BOUND, "threads": threads or self.conv.threads}
         native.conv_gradients(*given, **settings, **to)
@@ -221,6 +221,24 @@ def test_the_number_of_threads_changes_no_bit(isa):
 
 
 @every_isa
+@pytest.mark.parametrize(
+    "conv",
+    [
+        Conv(3, 9, 8, 48, 49, groups=5),
+        Conv(4, 7, 9, 100, 24, stride=(2, 3), threads=2),
+        Conv(2, 5, 7, 200, 32, kernel=(1, 1), padding=(0, 0), stride=(3, 2)),  # pixels that no window meets
+        Conv(2, 8, 8, 100, 24, kernel=(3, 1), padding=(0, 0), stride=(4, 2)),
+    ],
+)
+def test_a_gradient_that_is_made_is_one_that_is_added_to_nothing(isa, conv):
+    case = Case(conv)
+    made, bits = np.full_like(case.gx, np.nan), packed(case.bits)
+    case.run(isa, inside=bits.ctypes.data, gx=made.ctypes.data, adds=False)
+    case.gx[:] = 0
+    assert np.array_equal(made, case.grad_input(isa))
+
+
+@every_isa
 def test_both_gradients_in_one_call_are_the_two(isa):
     case = Case(Conv(9, 13, 11, 48, 40, stride=(2, 1), groups=3))
     gx, grads = case.both(isa)
@@ -246,6 +264,8 @@ def test_bf16_is_what_the_bound_is_for(isa):
 @example(Conv(128, 4, 4, 96, 70))
 @example(Conv(3, 40, 40, 20, 33, threads=2))
 @example(Conv(4, 8, 8, 130, 65, groups=4, zero_one=True))
+@example(Conv(9, 6, 7, 130, 33, threads=2, zero_one=True))  # wide enough for look-ups
+@example(Conv(7, 9, 5, 130, 33, stride=(2, 3), padding=(2, 0), threads=3))
 def test_bytes_are_the_references_to_the_last_bit(isa, conv):
     case = Case(conv)
     assert np.array_equal(case.grad_input(isa), case.grad_input("portable bytes"))

@@ -29,6 +29,7 @@ constexpr int MOST_TAPS = 64;
 void pack_proxies(const float* proxies, int in, int taps, std::uint64_t* words) {
   const Bound limit = spread(0);
   const int count = (in + 63) / 64;
+  const int rest = 64 % taps;
   std::uint64_t every = 0;  // each taps-th bit from bit 0
   for (int b = 0; b < 64; b += taps) every |= std::uint64_t{1} << b;
   for (int first = 0; first < in; first += 64) {
@@ -37,18 +38,18 @@ void pack_proxies(const float* proxies, int in, int taps, std::uint64_t* words) 
     std::uint64_t* to = words + first / 64;
     for (int t = 0; t < taps; ++t) to[t * count] = 0;
     int filled[MOST_TAPS] = {};  // channels of each tap so far
-    int phase = 0;               // the tap of the word's first bit
+    int lead[MOST_TAPS];         // where in a word a tap's first bit is
+    for (int t = 0; t < taps; ++t) lead[t] = t;
     for (int at = 0; at < bits; at += 64) {
       std::uint64_t sign, unused;
       pack_word<false>(from + at, from, bits - at < 64 ? bits - at : 64, limit, sign, unused);
       for (int t = 0; t < taps; ++t) {
-        const int lead = (t - phase + taps) % taps;
-        if (lead >= 64) continue;
-        const std::uint64_t mask = every << lead;
+        const std::uint64_t mask = every << lead[t];
         to[t * count] |= _pext_u64(sign, mask) << (filled[t] & 63);
         filled[t] += static_cast<int>(_mm_popcnt_u64(mask));
+        lead[t] -= rest;
+        if (lead[t] < 0) lead[t] += taps;
       }
-      phase = (phase + 64) % taps;
     }
   }
 }

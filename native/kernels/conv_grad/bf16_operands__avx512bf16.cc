@@ -13,6 +13,7 @@ constexpr std::uint64_t EVEN = 0x5555555555555555, ODD = ~EVEN;
 
 struct Pairs : SignBits {
   static constexpr int packed = 2;
+  static constexpr std::size_t row_bytes = GRAD_LANES * 4;
 
   explicit Pairs(bool zero_one) : one(_mm512_set1_epi16(0x3f80)), off(_mm512_set1_epi16(zero_one ? 0 : -0x4080)) {}
 

@@ -166,6 +166,7 @@ void pack_columns(const float* const* from, int count, int channels, const GradR
 
 struct Quads {
   static constexpr int packed = 4;
+  static constexpr std::size_t row_bytes = GRAD_LANES * 4;
 
   explicit Quads(bool zero_one) : off(_mm256_set1_epi8(zero_one ? 1 : 0)), rise(_mm256_set1_epi8(zero_one ? 1 : 2)) {}
 

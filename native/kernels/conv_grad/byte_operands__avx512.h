@@ -78,6 +78,7 @@ void pack_columns(const float* const* from, int count, int channels, const GradR
 
 struct Quads : SignBits {
   static constexpr int packed = 4;
+  static constexpr std::size_t row_bytes = GRAD_LANES * 4;
 
   explicit Quads(bool zero_one) : off(_mm512_set1_epi8(zero_one ? 1 : 0)) {}
 

@@ -18,7 +18,23 @@ struct Math {
 
 }  // namespace
 
-extern const GradKernels byte_grad__avx512vnni;
+extern const TableKernels tables__avx512vnni;
+double look_up_roof__avx512vnni(int steps);
+
+namespace {
+
+constexpr GradKernels with_tables() {
+  GradKernels kernels = byte_kernels<Math>;
+  kernels.roof = look_up_roof__avx512vnni;
+  kernels.tables = &tables__avx512vnni;
+  return kernels;
+}
+constexpr GradKernels tabled = with_tables();
+
+}  // namespace
+
+extern const GradKernels byte_grad__avx512vnni, byte_grad__avx512tables;
 const GradKernels byte_grad__avx512vnni = byte_kernels<Math>;
+const GradKernels byte_grad__avx512tables = tabled;
 
 }  // namespace ftbnn

@@ -49,8 +49,8 @@ struct GradProduct {
   const std::int32_t* left_sums;  // of bytes: the sum of each row of left
 };
 
-// Rows of products go where they belong: gx[c] += sums[c] where the bit is 1. Row x * ns + n is position (x, n), and
-// channel c lane c % 32 of product c / 32.
+// Rows of products go where they belong: gx[c] = (adds ? gx[c] : 0) + (sums[c] where the bit is 1). Row x * ns + n is
+// position (x, n), and channel c lane c % 32 of product c / 32.
 struct GradScatter {
   const float* sums;         // [products][rows][32]
   std::size_t product_size;  // floats from one product to the next
@@ -60,7 +60,10 @@ struct GradScatter {
   const std::uint64_t* inside;  // first word of position (0, 0)
   std::size_t inside_x, inside_n;
   int first;  // the bit of channel 0
+  bool adds;
 };
+
+struct TableKernels;  // kernels/conv_grad/tables.h
 
 struct GradKernels {
   int packed;      // elements of a dword: floats, bf16 or bytes
@@ -88,6 +91,9 @@ struct GradKernels {
   // The multiplications of `product` and nothing else, in registers: how many multiply-accumulates `steps` turns did.
   // Null where the build has no FTBNN_BENCH.
   double (*roof)(int steps);
+
+  // Of bytes: products by look-up too; null where they are not faster.
+  const TableKernels* tables = nullptr;
 };
 
 // Kernels of floats or bf16, and those that count in bytes.

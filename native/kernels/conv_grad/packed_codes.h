@@ -1,8 +1,8 @@
 // Right operands with several elements to a dword: each ISA's file includes this and compiles it with its own flags.
 //
-// Codes says how rows of a right operand are stored, as many as share a dword: Codes::store takes the 32 bits of each,
-// and whether it exists. Codes::find_signs(from, count, next, words) makes bits of floats, 1 where they are above 0, in
-// words that come as zeros; `next` is what will be read then.
+// Codes says how rows of a right operand are stored, Codes::packed of them together in Codes::row_bytes: Codes::store
+// takes the 32 bits of each, and whether it exists. Codes::find_signs(from, count, next, words) makes bits of floats, 1
+// where they are above 0, in words that come as zeros; `next` is what will be read then.
 #pragma once
 
 #include <immintrin.h>
@@ -17,7 +17,7 @@ template <typename Codes>
 void pack_codes(const std::uint64_t* const* from, int count, int first, int words, const Codes& codes, void* to) {
   constexpr int packed = Codes::packed;
   char* row = static_cast<char*>(to);
-  for (int k = 0; k < count; k += packed, row += GRAD_LANES * 4) {
+  for (int k = 0; k < count; k += packed, row += Codes::row_bytes) {
     std::uint32_t bits[packed];
     bool exist[packed];
     for (int j = 0; j < packed; ++j) {
@@ -57,7 +57,8 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
         filled += count;
         bit += count * taps;
       }
-      codes.store(static_cast<char*>(to) + (tap * tap_stride + o * GRAD_LANES) * 4 / packed, picked, exist);
+      codes.store(static_cast<char*>(to) + (tap * tap_stride / GRAD_LANES + o) / packed * Codes::row_bytes, picked,
+                  exist);
     }
   }
 }

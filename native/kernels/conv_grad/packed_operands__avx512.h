@@ -97,7 +97,7 @@ inline void scatter(const GradScatter& task) {
       _mm_prefetch(gx + task.gx_n + LANES * half, _MM_HINT_T0);
       const __mmask16 own = first_lanes(channels - LANES * half);
       const __mmask16 mask = static_cast<__mmask16>(bits >> LANES * half);
-      const __m512 old = _mm512_maskz_loadu_ps(own, gx + LANES * half);
+      const __m512 old = _mm512_maskz_loadu_ps(task.adds ? own : 0, gx + LANES * half);
       const __m512 sum = _mm512_mask_add_ps(old, mask, old, _mm512_load_ps(sums + LANES * half));
       _mm512_mask_storeu_ps(gx + LANES * half, own, sum);
     }

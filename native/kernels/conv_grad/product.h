@@ -164,7 +164,7 @@ template <typename Math>
 constexpr double (*roof)(int) = nullptr;
 #endif
 
-void nothing() {}
+[[maybe_unused]] void nothing() {}
 
 }  // namespace
 

@@ -18,8 +18,9 @@ struct LaneBits {
 constexpr LaneBits lane_bits;
 
 void scatter(const GradScatter& task) {
-  scatter_by(task, [](float* gx, const float* sums, std::uint32_t bits, int channels) {
+  scatter_by(task, [&](float* gx, const float* sums, std::uint32_t bits, int channels) {
     const int lanes = std::min(GRAD_LANES, channels);
+    if (!task.adds) std::fill_n(gx, lanes, 0.0F);
     for (int lane = 0; lane < lanes; ++lane) gx[lane] += (bits & lane_bits.of[lane]) != 0 ? sums[lane] : 0.0F;
   });
 }

@@ -6,8 +6,8 @@ namespace ftbnn {
 
 extern const GradKernels grad__amx, grad__amx_emulated, grad__avx512bf16, grad__avx512, grad__avx2, grad__neon,
     grad__portable;
-extern const GradKernels byte_grad__avx512vnni, byte_grad__avx512, byte_grad__avxvnni, byte_grad__avx2,
-    byte_grad__portable;
+extern const GradKernels byte_grad__avx512tables, byte_grad__avx512vnni, byte_grad__avx512, byte_grad__avxvnni,
+    byte_grad__avx2, byte_grad__portable;
 
 const Table<GradKernels>& grad_table() {
   static const Table<GradKernels> table = {
@@ -30,6 +30,7 @@ const Table<GradKernels>& grad_table() {
 const Table<GradKernels>& byte_grad_table() {
   static const Table<GradKernels> table = {
 #if defined(__x86_64__)
+      {"avx512tables", AVX512 | feature::avx512_vnni | feature::fast_permutes, byte_grad__avx512tables},
       {"avx512vnni", AVX512 | feature::avx512_vnni, byte_grad__avx512vnni},
       {"avx512", AVX512, byte_grad__avx512},
 #if defined(FTBNN_AVXVNNI)

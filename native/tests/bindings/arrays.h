@@ -35,9 +35,9 @@ std::size_t step(const Array& array, int dimension) {
   return static_cast<std::size_t>(array.stride(static_cast<std::size_t>(dimension)));
 }
 
-// What tests may run: all that the CPU has, and emulated tiles.
+// What tests may run: all that the CPU has, even if slowly, and emulated tiles.
 inline ftbnn::Features testable() {
-  const ftbnn::Features own = (ftbnn::cpu_features() | ftbnn::feature::other_rounding);
+  const ftbnn::Features own = ftbnn::cpu_features() | ftbnn::feature::other_rounding | ftbnn::feature::fast_permutes;
   return own | ((own & ftbnn::AVX512) == ftbnn::AVX512 ? ftbnn::feature::emulated_tiles : 0);
 }
 

@@ -58,15 +58,15 @@ void binary_conv(const std::string& name, const Sizes12& sizes, bool zero_one, A
 }
 
 void conv_gradients(const std::string& name, const Sizes12& sizes, Address gy, Address weight, Address tail,
-                    Address inside, Address gx, Address codes, bool zero_one, float bound, Address gw, Address gtail,
-                    int threads) {
+                    Address inside, Address gx, bool adds, Address codes, bool zero_one, float bound, Address gw,
+                    Address gtail, int threads) {
   const GradKernels& kernels = grad_kernels(name);
   const BatchShape shape = shape_of(sizes);
   const nb::gil_scoped_release release;
   Team team(threads);
   std::optional<ToInput> to_input;
   std::optional<ToWeight> to_weight;
-  if (gx != 0) to_input = {at<const std::uint64_t>(inside), at<float>(gx)};
+  if (gx != 0) to_input = {at<const std::uint64_t>(inside), at<float>(gx), adds};
   if (gw != 0) to_weight = {at<const std::uint64_t>(codes), zero_one, bound, at<float>(gw), at<float>(gtail)};
   gradients(shape, whole(shape, at<const float>(gy), kernels, team), at<const float>(weight), at<const float>(tail),
             to_input, to_weight, kernels, team);
@@ -89,9 +89,10 @@ void bind_gradients(nb::module_& m) {
   m.def("binary_conv", &binary_conv, "name"_a, "shape"_a, "zero_one"_a, "codes"_a, "weight"_a, "tail"_a, "y"_a,
         "sums"_a, "squares"_a, "threads"_a, "A block's convolution alone, by a row of the binary convolutions.");
   m.def("conv_gradients", &conv_gradients, "name"_a, "shape"_a, "gy"_a, "weight"_a, "tail"_a, nb::kw_only(),
-        "inside"_a = 0, "gx"_a = 0, "codes"_a = 0, "zero_one"_a = false, "bound"_a = 0.0F, "gw"_a = 0, "gtail"_a = 0,
-        "threads"_a = 1,
-        "Both gradients, or one; gx is added to. Addresses; shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups.");
+        "inside"_a = 0, "gx"_a = 0, "adds"_a = true, "codes"_a = 0, "zero_one"_a = false, "bound"_a = 0.0F, "gw"_a = 0,
+        "gtail"_a = 0, "threads"_a = 1,
+        "Both gradients, or one; gx is added to, or made. Addresses; shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, "
+        "groups.");
   m.def("run_tasks", &run_tasks, "threads"_a, "count"_a, "failing"_a, "launcher"_a = 0,
         "Runs tasks; those whose numbers are multiples of `failing` (0: none) run out of memory.");
 }

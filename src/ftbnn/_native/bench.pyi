@@ -1,8 +1,5 @@
 """What benchmarks need of the CPU."""
 
-from collections.abc import Sequence
-
-
 def roof(isa: str, binary: bool, threads: int = 1, seconds: float = 0.0) -> tuple[str, float] | None:
     """
     (instructions, GMAC/s of all threads right now) of the loop that bounds this ISA's kernels, the best of each thread in so many seconds; None if there is none.
@@ -16,9 +13,4 @@ def gradient_roof(bytes: bool, threads: int, seconds: float) -> float | None:
 def binary_loops() -> list[tuple[str, str, float]]:
     """
     (name, instructions, GMAC/s of one thread right now) of every way to count a binary convolution that the ISA in use has.
-    """
-
-def time_gradients(bytes: bool, shape: Sequence[int], threads: int, rounds: int) -> tuple[float, float, float, float]:
-    """
-    Seconds of the input's gradient, of the weights' and of both in one, on random data, and the GMAC/s that the CPU could reach. shape: n, h, w, in, out, kh, kw, sh, sw, ph, pw, groups.
     """

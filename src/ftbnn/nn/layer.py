@@ -3,6 +3,7 @@
 A layer of one's own derives from `Layer` and answers those that concern it; nobody asks which class it is.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -105,10 +106,13 @@ def freeze(network: nn.Module) -> None:
 
 def speaks_for(module: nn.Module, *questions: str) -> bool:
     """Whether a layer's answers describe its forward: a subclass with a forward of its own must answer anew."""
-    kinds = type(module).__mro__
+    return _speaks_for(type(module), questions)  # type: ignore[arg-type]
 
+
+@functools.cache
+def _speaks_for(kind: type[nn.Module], questions: tuple[str, ...]) -> bool:
     def written_at(name: str) -> int:
-        return next((depth for depth, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
+        return next((depth for depth, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__))
 
     return all(written_at(question) <= written_at("forward") for question in questions)
 

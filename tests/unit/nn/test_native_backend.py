@@ -23,7 +23,7 @@ from ftbnn.nn import (
     use_backend,
 )
 from ftbnn.nn.native import Block, repeat
-from ftbnn.nn.native.block import listening
+from ftbnn.nn.native.block import BLOCK, listening
 from ftbnn.nn.native.core import SMALL_BYTES, empty, launcher
 from ftbnn.nn.native.norm import NORM
 from ftbnn.tracing import Recorder
@@ -198,6 +198,30 @@ def test_recomputed_blocks_have_the_same_gradients(act):
         torch.utils.checkpoint.checkpoint(twin, x, use_reentrant=False).square().sum().backward()
     for ours, theirs in zip(network.parameters(), twin.parameters(), strict=True):
         assert torch.equal(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("change", [None, "in place", "another tensor"])
+def test_bits_that_a_block_made_serve_the_next_while_its_output_stays_the_same(change):
+    torch.manual_seed(0)
+    first, second = (BasicBlock(40, act="fprelu", follows_relu=False) for _ in range(2))
+    x = torch.randn(4, 40, 6, 5, requires_grad=True)
+    found = []
+    for forget in (False, True):
+        middle = natively(first, x)
+        assert middle._ftbnn_bits.bound == first.conv.input.rule.bound
+        if forget:
+            del middle._ftbnn_bits
+        if change == "in place":
+            middle.neg_()
+        elif change == "another tensor":
+            middle = -middle
+        with patch.object(BLOCK, "run", side_effect=BLOCK.run) as run:
+            out = natively(second, middle)
+        assert ("x_codes" in run.call_args.args[0]) == (change is None and not forget)
+        gradients = torch.autograd.grad(out.square().sum(), [x, second.conv.weight])
+        found.append([out, *gradients])
+    for kept, made in zip(*found, strict=True):
+        assert torch.equal(kept, made)
 
 
 def test_parameters_that_are_not_dense_are_read_right():

@@ -12,7 +12,7 @@ a block; the others, and those that somebody watches with hooks, run in PyTorch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -65,6 +65,7 @@ class Settings(NamedTuple):
     eps: float
     momentum: float
     learns_input: bool  # the gradient of x will be wanted
+    packs_out: bool  # a block with the same window may follow: it gets the bits of out
 
     def output_size(self, h: int, w: int) -> tuple[int, int]:
         oh, ow = (
@@ -85,16 +86,23 @@ class _BlockOperation(Operation):
     name = "block"
     settings = Settings
     required = ("x", "weight")
-    optional = tuple("shortcut tail factor gamma beta left right input_shift after running_mean running_var".split())
+    optional = tuple(
+        "shortcut tail factor gamma beta left right input_shift after running_mean running_var x_codes x_inside".split()
+    )
     learned = ("x", "weight", "shortcut", "tail", "gamma", "beta", "left", "right", "input_shift", "after")
-    results = ("out", "new_mean", "new_var", "codes", "inside", "y", "saved")
-    kept = tuple("x weight shortcut tail factor gamma beta left right input_shift after codes inside y saved".split())
+    results = ("out", "new_mean", "new_var", "codes", "inside", "y", "saved", "out_codes", "out_inside")
+    kept = tuple(
+        "x weight shortcut tail factor gamma beta left right input_shift after codes inside x_codes x_inside "
+        "y saved".split()
+    )
 
     def rooms(self, given: Tensors, settings: Settings) -> dict[str, Room]:
         n, inputs, h, w = given["x"].shape
         outputs = _channels(given["weight"], given["tail"], settings.groups)[1]
         oh, ow = settings.output_size(h, w)
-        words = Room((n, h, w, -(-inputs // plain.WORD)), torch.int64)
+        no_words = NOTHING._replace(dtype=torch.int64)
+        words = _words(n, h, w, inputs) if given["x_codes"] is None else no_words
+        out_words = _words(n, oh, ow, outputs) if settings.packs_out else no_words
         statistic = Room((outputs,)) if settings.batch_stats and given["running_mean"] is not None else NOTHING
         keeps_inside = settings.learns_input and _keeps_bits(given, settings)
         return {
@@ -102,20 +110,29 @@ class _BlockOperation(Operation):
             "new_mean": statistic,
             "new_var": statistic,
             "codes": words,
-            "inside": words if keeps_inside else NOTHING._replace(dtype=torch.int64),
+            "inside": words if keeps_inside else no_words,
             "y": Room((n, oh, ow, outputs), torch.int16),
             "saved": Room((4, outputs)),
+            "out_codes": out_words,
+            "out_inside": out_words,
         }
 
     def keep(self, given: Tensors, settings: Settings) -> set[str]:
         is_linear = given["left"] is None and given["right"] is None
-        dropped = set() if given["inside"].numel() else {"inside"}
+        dropped = {name for name in ("codes", "inside") if not given[name].numel()}
         if is_linear:
             dropped.add("shortcut")
         needs_x = settings.identity and not is_linear
         if not needs_x and (not settings.learns_input or _keeps_bits(given, settings)):
             dropped.add("x")
         return set(self.kept) - dropped
+
+    def backward_arguments(self, args: Sequence[Any]) -> tuple[Tensors, Settings, set[str]]:
+        given, settings, wanted = super().backward_arguments(args)
+        for name in ("codes", "inside"):  # backward need not know who made them
+            before = given.pop(f"x_{name}")
+            given[name] = before if given[name] is None else given[name]
+        return given, settings, wanted
 
     def gradient_rooms(self, given: Tensors, settings: Settings, wanted: set[str]) -> dict[str, Room]:
         n, h, w, _ = given["codes"].shape
@@ -134,7 +151,7 @@ class _BlockOperation(Operation):
     def native(self, given: Tensors, settings: Settings) -> Any:
         inputs, outputs = _channels(given["weight"], given["tail"], settings.groups)
         n, h, w = given["codes"].shape[:3] if "codes" in given else (given["x"].shape[k] for k in (0, 2, 3))
-        told = {name: value for name, value in settings._asdict().items() if name != "learns_input"}
+        told = {name: value for name, value in settings._asdict().items() if name not in ("learns_input", "packs_out")}
         return core.training.Block(n=n, h=h, w=w, inputs=inputs, outputs=outputs, **told)
 
     def heard(self, way: str, given: Tensors, seconds: Any) -> None:
@@ -168,14 +185,18 @@ class _BlockOperation(Operation):
         if settings.batch_stats and given["running_mean"] is not None:
             new_mean, new_var = plain.running(given, mean, variance, settings.momentum, y.numel() // y.shape[1])
         bits = settings.learns_input and _keeps_bits(given, settings)
+        bits_made = bits and given["x_codes"] is None
+        out = plain.activate(z, given)
         return {
-            "out": plain.activate(z, given),
+            "out": out,
             "new_mean": new_mean,
             "new_var": new_var,
-            "codes": plain.pack(u > 0),
-            "inside": plain.pack(u.abs() <= settings.rule_numbers[0]) if bits else nothing.long(),
+            "codes": plain.pack(u > 0) if given["x_codes"] is None else nothing.long(),
+            "inside": plain.pack(u.abs() <= settings.rule_numbers[0]) if bits_made else nothing.long(),
             "y": y.permute(0, 2, 3, 1).to(torch.int16).contiguous(),
             "saved": saved,
+            "out_codes": plain.pack(out > 0) if settings.packs_out else nothing.long(),
+            "out_inside": plain.pack(out.abs() <= settings.rule_numbers[0]) if settings.packs_out else nothing.long(),
         }
 
     def plain_backward(self, given: Tensors, settings: Settings, wanted: set[str]) -> Tensors:
@@ -205,12 +226,47 @@ class _BlockOperation(Operation):
         return {name: gradient for name, gradient in found.items() if name in made}
 
 
+def _is_known_ahead(rule: Rule, shift: Tensor | None) -> bool:
+    """Whether the block before could tell the bits of x. A compiler takes no attributes of tensors."""
+    return rule.name == Window.name and shift is None and not torch.compiler.is_compiling()
+
+
+def _words(n: int, h: int, w: int, channels: int) -> Room:
+    return Room((n, h, w, -(-channels // plain.WORD)), torch.int64)
+
+
 def _keeps_bits(given: Tensors, settings: Settings) -> bool:
     """Whether a bit per input is all that the gradient of x needs of x."""
     return settings.rule == Window.name and given["input_shift"] is None
 
 
 BLOCK = _BlockOperation()
+
+
+@dataclass(frozen=True)
+class _Bits:
+    """What a block knows of the numbers that it made, as long as they stay the same: signs, and which are in a window.
+
+    It is an attribute of the tensor, so that the block behind finds it there."""
+
+    bound: float
+    address: int
+    version: int
+    codes: Tensor
+    inside: Tensor
+
+    @classmethod
+    def attach(cls, out: Tensor, bound: float, codes: Tensor, inside: Tensor) -> None:
+        out._ftbnn_bits = cls(bound, out.data_ptr(), out._version, codes, inside)  # type: ignore[attr-defined]
+
+    @classmethod
+    def of(cls, x: Tensor, settings: Settings) -> dict[str, Tensor]:
+        """For a block that packs x with these settings: x_codes and x_inside, or nothing."""
+        bits = getattr(x, "_ftbnn_bits", None)
+        if bits is None or not settings.packs_out or bits.bound != settings.rule_numbers[0]:
+            return {}
+        is_as_made = bits.address == x.data_ptr() and bits.version == x._version
+        return {"x_codes": bits.codes, "x_inside": bits.inside} if is_as_made else {}
 
 
 @dataclass(frozen=True)
@@ -284,6 +340,7 @@ class Block:
             eps=0.0,
             momentum=0.0,
             learns_input=learns,
+            packs_out=learns and norm is not None and _is_known_ahead(rule, shift),
         )
         fits = conv.dilation == (1, 1) and all(is_plain(tensor) for tensor in given.values())
         return cls(given, norm, settings) if fits and _takes(x, weights, shortcut, settings) else None  # type: ignore[arg-type]
@@ -297,11 +354,13 @@ class Block:
             settings = settings._replace(batch_stats=batch_stats, eps=eps, momentum=momentum)
         if running is not None:
             given = given | {"running_mean": running[0], "running_var": running[1]}
-        made = BLOCK.run(given, settings)
+        made = BLOCK.run(given | _Bits.of(given["x"], settings), settings)
         if running is not None and settings.batch_stats:
             running[0].copy_(made["new_mean"])
             running[1].copy_(made["new_var"])
         out: Tensor = made["out"]
+        if settings.packs_out:
+            _Bits.attach(out, settings.rule_numbers[0], made["out_codes"], made["out_inside"])
         return out
 
 

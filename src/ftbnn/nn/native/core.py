@@ -25,7 +25,7 @@ except ImportError:
     _native = None  # type: ignore[assignment]
 core = _native
 
-SMALL_BYTES = 1 << 20  # below, PyTorch's own allocator is good
+SMALL_BYTES = 1 << 17  # below, PyTorch's own allocator is good
 _NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int16: np.int16, torch.uint8: np.uint8}
 
 
