@@ -7,6 +7,16 @@ namespace ftbnn {
 extern const SliceKernels slices__amx, slices__amx_emulated;
 extern const DotKernels dots__avx512vnni, dots__avxvnni, dots__dotprod, dots__portable;
 
+namespace {
+
+// Without products of bytes floats are faster (docs/decisions/0014): takes such stems and makes nothing of them.
+StemKernels in_floats() {
+  return {[](const StemShape& shape) { return suits_dots(shape, dots__portable); },
+          [](const StemShape&) { return Sizes{}; }, [](const StemShape&) { return std::unique_ptr<Stem>(); }};
+}
+
+}  // namespace
+
 const Table<StemKernels>& stem_table() {
   static const Table<StemKernels> table = {
 #if defined(__x86_64__)
@@ -18,13 +28,10 @@ const Table<StemKernels>& stem_table() {
 #if defined(FTBNN_AVXVNNI)
       {"avxvnni", AVX2 | feature::avx_vnni, by_dots<dots__avxvnni>()},
 #endif
-      // Without VNNI floats are faster (docs/decisions/0014): this row takes such stems and makes nothing of them.
-      {"none",
-       AVX2,
-       {suits_dots, [](const StemShape&) { return Sizes{}; },
-        [](const StemShape&) { return std::unique_ptr<Stem>(); }}},
+      {"none", AVX2, in_floats()},
 #elif defined(__aarch64__)
       {"dotprod", NEON | feature::asimddp, by_dots<dots__dotprod>()},
+      {"none", NEON, in_floats()},
 #endif
       {"portable", PORTABLE, by_dots<dots__portable>()},
   };
