@@ -36,6 +36,7 @@ from ftbnn.nn import (
     settle,
     use_backend,
 )
+from ftbnn.nn.blocks import Ordered
 from ftbnn.nn.levels import Levels
 from ftbnn.nn.methods.reactnet import RPReLU, RSign
 from ftbnn.nn.native.block import listening
@@ -179,6 +180,20 @@ def test_the_loss_goes_down(method, backend):
             after_step(network)
             losses.append(loss.item())
     assert losses[-1] < 0.3 * losses[0]
+
+
+def test_shortcuts_carry_gradients_to_the_first_block_of_every_method():
+    """What all blocks add up must not be cut in every one of them: little would be learned."""
+    for method in METHODS:
+        torch.manual_seed(0)
+        network = build("resnet20", classes=10, width=8, method=method, image_size=8)
+        shares = []
+        for block in network.modules():
+            if isinstance(block, Ordered) and isinstance(block.act, nn.Hardtanh):
+                block.act.register_forward_hook(lambda _, __, out: shares.append((out.abs() >= 1).float().mean()))
+        with torch.no_grad():
+            network(torch.randn(16, 3, 8, 8))
+        assert sum(shares) <= 0.15 * len(shares), method
 
 
 CHANNELS, SIDE = 6, 5
