@@ -206,7 +206,8 @@ class BConv(Layer):
     def forward(self, x: Tensor) -> Tensor:
         block = native.Block.of(x, self)
         out = self._convolve(x) if block is None else block.run()
-        return out if self.scale is None else self.scale(out, x)
+        is_done = self.scale is None or (block is not None and block.is_whole)
+        return out if is_done else self.scale(out, x)  # type: ignore[misc]
 
     def _convolve(self, x: Tensor) -> Tensor:
         if not self.training and (terms := self._terms(x)) is not None:

@@ -36,6 +36,9 @@ class Ordered(nn.Module):
         if self.norm is not None and self.order == "CB+A":
             if (block := Block.of(x, self.conv, self.norm, self.act, shortcut)) is not None:
                 return block.run()
+            if (block := Block.of(x, self.conv, self.norm, None, shortcut)) is not None:
+                out: Tensor = self.act(block.run())
+                return out
             return normalise(self.conv(x), self.norm, self.act, shortcut=shortcut)
         for step in self.order:
             if step == "+":

@@ -23,6 +23,10 @@ class ChannelScale(Layer):
         super().__init__()
         self.alpha = nn.Parameter(torch.full((channels,), first))
 
+    def of_channels(self) -> Tensor:
+        """What output channels are multiplied with, and nothing else is done: a native block does it on the way."""
+        return self.alpha
+
     def forward(self, out: Tensor, x: Tensor) -> Tensor:  # noqa: ARG002
         return out * self.alpha.view(-1, 1, 1)
 

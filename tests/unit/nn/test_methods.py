@@ -115,7 +115,9 @@ def native_convolutions(network, images):
 def test_a_block_is_the_same_in_both_backends(method, monkeypatch):
     monkeypatch.setenv("FTBNN_ISA", "portable")
     torch.manual_seed(0)
-    block = BasicBlock(16, act=method_named(method).act, follows_relu=False, method=method)
+    # A ReLU on sums that are exactly 0, but for the order in which PyTorch adds them, is another one in each backend.
+    act = "none" if method in ("xnor", "xnor-k") else method_named(method).act
+    block = BasicBlock(16, act=act, follows_relu=False, method=method)
     settle(block, (16, 9, 9))
     set_progress(block, 0.4)
     twin, x = copy.deepcopy(block), torch.randn(4, 16, 9, 9)
@@ -126,7 +128,7 @@ def test_a_block_is_the_same_in_both_backends(method, monkeypatch):
     found = [(inputs[0].grad, inputs[1].grad)]
     found += [(p.grad, q.grad) for p, q in zip(block.parameters(), twin.parameters(), strict=True)]
     if method == "group-net":
-        found = found[-2:]  # a ReLU on sums that are exactly 0, but for the order in which they are added
+        found = found[-2:]  # its branches have such a ReLU inside
     for ours, theirs in found:
         assert (ours - theirs).norm() <= 1e-3 * theirs.norm() + 1e-6
 
