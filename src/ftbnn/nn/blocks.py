@@ -10,7 +10,6 @@ from ftbnn.nn.method import Act, Method, Shape, activation
 from ftbnn.nn.methods import method_named
 from ftbnn.nn.native import Block, average, normalise, repeat
 
-
 # A Hardtanh behind a shortcut cuts what all blocks before it have added up. At BatchNorm's usual first gain of 1 a
 # fresh ResNet-20 cuts 33 to 45 % in every block: what shortcuts carry of the stem's gradient is a thousandth of it, the
 # rest came through a chain of estimated ones, and little is learned (docs/methods.md). So such blocks start small;

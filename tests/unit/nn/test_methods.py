@@ -73,7 +73,6 @@ class LargestSigns(Signs):
 
 MINE = Method("a user's own", input=OffsetSign, signs=LargestSigns, act="prelu", stage_end_act="relu")
 ROWS = [*METHODS, pytest.param(MINE, id="a user's own")]
-NO_FILE = {"syq"}
 TAKEN_BACK = {"ftbnn", "scaled", "bnn", "bireal", "irnet", "reactnet", "recu", "fda", "bop", "cbcn"}
 IMAGE = 27
 # One other sign would change what deeper layers see: these compute the same roundings.
@@ -93,8 +92,6 @@ def small(method, name="ftbnn18", image=IMAGE):
 
 def exported(method, name):
     """As build_small of the tests of packing, for methods that know the size of images too."""
-    if method in NO_FILE:
-        pytest.skip("its file has no words for it")
     network = small(method, name, image=16).double()
     return network, torch.randint(-3, 4, (2, 3, 16, 16)).double()
 
@@ -192,7 +189,9 @@ def test_shortcuts_carry_gradients_to_the_first_block_of_every_method():
         shares = []
         for block in network.modules():
             if isinstance(block, Ordered) and isinstance(block.act, nn.Hardtanh):
-                block.act.register_forward_hook(lambda _, __, out: shares.append((out.abs() >= 1).float().mean()))
+                block.act.register_forward_hook(
+                    lambda _, __, out, to=shares: to.append((out.abs() >= 1).float().mean())
+                )
         with torch.no_grad():
             network(torch.randn(16, 3, 8, 8))
         assert sum(shares) <= 0.15 * len(shares), method
@@ -215,6 +214,7 @@ BY_HAND = {
 
 # How many binary convolutions stand for one.
 MULTIPLE = {"hwgq": 3 * 2, "lq-net": 3 * 2, "abc": 9, "group-net": 4, "bwn": 0, "ttq": 0, "syq": 0}  # {0, 1}: doubled
+MULTIPLE |= {"binaryduo": 2 * 2, "alq-like": 2 * 3 * 2, "rq-like": 0}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -466,7 +466,7 @@ def test_one_file_and_one_row_name_a_method():
     """What a method brings is known in its own file alone; the table names the file."""
     folder = SOURCES / "nn" / "methods"
     files = [path for path in folder.glob("*.py") if path.stem != "__init__"]
-    assert {"adabin", "reactnet"} <= {path.stem for path in files}
+    assert {"adabin", "binaryduo", "reactnet"} <= {path.stem for path in files}
     files_of_others = [path for path in SOURCES.rglob("*.py") if "experiments" not in path.parts]  # those compare them
     names = {path: set(names_in(path)) for path in files_of_others}
     for file in files:

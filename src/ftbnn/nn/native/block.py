@@ -249,7 +249,7 @@ class Block:
             parts.append(conv)
             if type(conv).forward is not BConv.forward or not is_whole:
                 return None
-        if scale is not None:
+        if scale is not None and conv.scale is not None:
             parts.append(conv.scale)
         slopes = slopes_of(act, conv.out_channels)
         if slopes is None or any(is_watched(layer) for layer in parts):
