@@ -82,7 +82,8 @@ def from_authors(checkpoint: str | Path | Mapping[str, Any]) -> nn.Module:
             raise UserError(f"its {name} is {list(tensor.shape)}, {list(own[name].shape)} is expected")
     network.load_state_dict({name: tensor.reshape(own[name].shape) for name, tensor in given.items()})
     _fold_head(network, state)
-    zeros = sum(int((layer.weight == 0).sum()) for layer in network.modules() if isinstance(layer, BConv))
+    binary = [layer.proxies(part) for layer in network.modules() if isinstance(layer, BConv) for part in layer.parts]
+    zeros = sum(weight.numel() - int(weight.count_nonzero()) for weight in binary)
     if zeros:
         warnings.warn(f"{zeros} binary weights are exactly 0, which torch.sign keeps; here they are -1", stacklevel=2)
     return network.eval()
@@ -171,5 +172,5 @@ def _fold_head(network: nn.Module, state: Mapping[str, Tensor]) -> None:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight / (norm.running_var + norm.eps).sqrt()
-    classifier.bias += classifier.weight @ (norm.bias - norm.running_mean * scale)
-    classifier.weight *= scale
+    classifier.bias.add_(classifier.weight @ (norm.bias - norm.running_mean * scale))
+    classifier.weight.mul_(scale)
