@@ -337,6 +337,12 @@ def test_methods_with_numbers():
         method_named("abc(9,1)")
 
 
+def test_every_method_can_be_laid_out_channels_last():
+    """As recipes for a CPU have it."""
+    for method in METHODS:
+        small(method, image=16).to(memory_format=torch.channels_last)
+
+
 def test_a_method_of_one_image_size_says_so():
     network = build("ftbnn18", classes=3, width=4, stem="small", method="xnorpp-4", image_size=16)
     network(torch.zeros(2, 3, 16, 16))
