@@ -160,7 +160,7 @@ METHODS: dict[str, Method] = {
         "Real-to-Binary: each image scales its channels by a gate of the real-valued input",
         input=_signs(_ONE),
         signs=_BOUNDED,
-        scale=lambda shape: Gate(shape.in_channels, shape.out_channels),
+        scale=lambda shape: Gate(shape.in_channels, shape.out_channels, size=2 * shape.fan_in**-0.5),
         order="BCA+",
         act="prelu",
         stem_act="prelu",
