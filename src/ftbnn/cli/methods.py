@@ -47,4 +47,5 @@ def run(args: argparse.Namespace) -> None:
     cells = [[f["name"], f"{f['weight_bits']}/{f['input_bits']}", f["about"], f["file"]] for f in facts]
     print(table(["--method", "bits w/a", "how a network is made binary", "its file needs"], cells))
     print("\n`ftbnn methods NAME` has the published accuracy with its source, and what is not certain.")
-    print("abc(M,N) and group-net(K) take other numbers, ci-bcnn(FILE) edges. docs/methods.md says where a row differs from its paper.")
+    print("abc(M,N) and group-net(K) take other numbers, ci-bcnn(FILE) edges.")
+    print("docs/methods.md says where a row differs from its paper.")
