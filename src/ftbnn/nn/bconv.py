@@ -270,7 +270,7 @@ class BConv(Layer):
         self.signs.set_mode("real")
 
     def input_shift(self) -> Tensor | None:
-        return None if self.input is None else self.input.shift()
+        return None if self.input is None else self.input.input_shift()
 
     @torch.no_grad()
     def adopt(self, packed: Packed) -> None:
