@@ -82,10 +82,13 @@ def test_the_papers_numbers_stand_beside_ours(results):
     assert ablation["ftbnn18"]["paper_top1"] == 60.2
     assert 0 <= ablation["ftbnn18"]["top1"] <= 100
     assert ablation["resnet18"]["paper_top5"] == 89.2
-    groups, claims, budgets, _ = read(results / "table4")["tables"]
+    groups, claims, others, budgets, _ = read(results / "table4")["tables"]
     assert len(groups["rows"]) == 6
     assert all(row["budget_m"] <= 0.3 for row in groups["rows"])
     assert len(budgets["rows"]) == 20
+    right = {row["paper"]: row for row in others["rows"]}
+    assert (right["HWGQ"]["paper_top1"], right["BNN Ensemble"]["top1"]) == (59.6, None)
+    assert all(row["seeds"] == 1 for name, row in right.items() if name != "BNN Ensemble")
     assert claims["rows"][0]["paper"] == pytest.approx(1.5)
     slopes = read(results / "table2")["tables"][0]["rows"]
     assert slopes[0]["paper_left"] == "1.82 [0.48 4.63]"
