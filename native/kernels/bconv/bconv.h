@@ -110,7 +110,4 @@ void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, 
 void gather_bytes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
                   std::uint8_t* to, std::size_t bytes, std::uint64_t* scratch);
 
-// Positions of whole words to positions of `bytes` bytes; what a word has behind those is zero.
-void put_together(const std::uint64_t* from, std::size_t words, int width, std::size_t bytes, std::uint8_t* to);
-
 }  // namespace ftbnn

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/bconv/bconv.h"
+
 namespace ftbnn {
 
 // The taps of a window that lie inside the image, [first, last).
@@ -23,9 +25,23 @@ struct BorderClasses {
   std::vector<Inside> kinds;     // and what a class sees
 };
 
-// Of one panel: what xor counts for taps outside the image, and the number of products inside; `base` of words.h.
-// weights: [kh][kw][words][PANEL] of so many `channels` in; base: [rows][columns][PANEL], all written.
-void border_bases(const std::uint64_t* weights, int channels, int kh, int kw, const std::vector<Inside>& rows,
-                  const std::vector<Inside>& columns, std::int32_t* base);
+// What xor counts beside the products: acc = base - worth * pop (words.h).
+class Borders {
+ public:
+  Borders() = default;
+  // Codes {0, 1} know no border: all rows and columns are of one class.
+  explicit Borders(const BConvShape& shape);
+
+  std::size_t classes() const { return rows.count() * columns.count(); }
+  // Of one panel. weights: [kh][kw][words][PANEL] of so many `channels` in; base: [rows][columns][PANEL], all written.
+  void find_bases(const std::uint64_t* weights, int channels, std::int32_t* base) const;
+
+  BorderClasses rows, columns;
+  float worth = 2;
+
+ private:
+  int kh_ = 0, kw_ = 0;
+  bool is_zero_one_ = false;
+};
 
 }  // namespace ftbnn

@@ -85,6 +85,17 @@ bool gather_pieces(const std::uint64_t* from, std::size_t from_words, int width,
   return true;
 }
 
+// Positions of whole words to positions of `bytes` bytes; what a word has behind those is zero.
+void put_together(const std::uint64_t* from, std::size_t words, int width, std::size_t bytes, std::uint8_t* to) {
+  if (words == 1) {
+    for (int x = 0; x < width; ++x, to += bytes) std::memcpy(to, from + x, 8);
+    return;
+  }
+  for (int x = 0; x < width; ++x, from += words, to += bytes) {
+    for (std::size_t k = 0; k < words; ++k) std::memcpy(to + 8 * k, from + k, 8);
+  }
+}
+
 }  // namespace
 
 void gather_codes(const std::uint64_t* from, std::size_t from_words, int width, const std::vector<BitRun>& runs,
@@ -114,16 +125,6 @@ void gather_bytes(const std::uint64_t* from, std::size_t from_words, int width, 
   const std::size_t words = (bytes + 7) / 8;
   gather_codes(from, from_words, width, runs, scratch, words);
   put_together(scratch, words, width, bytes, to);
-}
-
-void put_together(const std::uint64_t* from, std::size_t words, int width, std::size_t bytes, std::uint8_t* to) {
-  if (words == 1) {
-    for (int x = 0; x < width; ++x, to += bytes) std::memcpy(to, from + x, 8);
-    return;
-  }
-  for (int x = 0; x < width; ++x, from += words, to += bytes) {
-    for (std::size_t k = 0; k < words; ++k) std::memcpy(to + 8 * k, from + k, 8);
-  }
 }
 
 }  // namespace ftbnn

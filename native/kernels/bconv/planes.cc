@@ -41,7 +41,6 @@ struct Group {
   Planes planes;
   std::size_t codes_at;  // bytes from the start of the arranged memory
   bool is_copy;          // an earlier group has the same runs, and so the same place
-  std::size_t ones_at;
 };
 
 struct Piece : PanelPart {
@@ -55,22 +54,22 @@ struct PanelPlan {
   std::size_t base_at;
 };
 
-// Sums of a panel's block, or a row of codes with the counts of its columns.
+// Sums of a panel's block, or a row of codes.
 std::size_t planes_scratch(const BConvShape& s, const PlaneKernels& kernels) {
   const std::size_t sums = z(PANEL) * z(kernels.block) * sizeof(std::int16_t) + CACHE_LINE;
-  const std::size_t row = z(s.columns()) * (words_of(s.ins().largest()) * sizeof(std::uint64_t) + sizeof(std::int32_t));
+  const std::size_t row = z(s.columns()) * words_of(s.ins().largest()) * sizeof(std::uint64_t);
   return round_up(std::max(sums, row), CACHE_LINE);
 }
 
 class PlanesBConv final : public BConv {
  public:
   PlanesBConv(const BConvShape& shape, const CodeLayout& layout, WeightWords weights, const PlaneKernels& kernels)
-      : s_(shape), layout_(layout), kernels_(kernels) {
+      : s_(shape), layout_(layout), kernels_(kernels), borders_(shape) {
     place_codes();
     lay_out(weights);
   }
 
-  std::size_t arranged_bytes() const override { return arranged_ + ones_ * sizeof(std::int16_t); }
+  std::size_t arranged_bytes() const override { return arranged_; }
   std::size_t scratch_bytes() const override { return planes_scratch(s_, kernels_); }
   bool arranges() const override { return true; }
   // A block takes 3, the first half of one 2: weights are read all the same.
@@ -85,7 +84,6 @@ class PlanesBConv final : public BConv {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].is_copy) continue;
       for (int row = first * s_.sh; row < s_.end_row(last); ++row) spread_row(g, row, codes, arranged, gathered);
-      if (s_.zero_one) count_ones(g, first, last, codes, arranged, gathered);
     }
   }
 
@@ -96,6 +94,7 @@ class PlanesBConv final : public BConv {
     FinishPlanes finish{};
     finish.sums_stride = block;
     finish.channels = plan.channels;
+    finish.worth = borders_.worth;
     for (int image = 0; image < call.images; ++image) {
       const char* arranged = static_cast<const char*>(call.arranged) + z(image) * call.arranged_image;
       Epilogue row = call.end;
@@ -112,10 +111,8 @@ class PlanesBConv final : public BConv {
           if (x < last) {
             finish.sums = sums + (p - at);
             finish.width = static_cast<int>(last - x);
-            finish.border = columns_.of.data() + x;
-            if (!s_.zero_one) {
-              finish.base = bases_.data() + plan.base_at + z(rows_.of[y]) * columns_.count() * PANEL;
-            }
+            finish.border = borders_.columns.of.data() + x;
+            finish.base = bases_.data() + plan.base_at + z(borders_.rows.of[y]) * borders_.columns.count() * PANEL;
             finish.end = row;
             if (row.shortcut != nullptr) finish.end.shortcut += x * row.shortcut_stride;
             if (row.out != nullptr) finish.end.out += x * row.out_stride;
@@ -142,7 +139,6 @@ class PlanesBConv final : public BConv {
     block.steps = static_cast<int>(offsets.size());
     block.channels = piece.channels();
     block.positions = positions;
-    if (s_.zero_one) block.ones = reinterpret_cast<const std::int16_t*>(arranged + arranged_) + group.ones_at + at;
     block.sums = sums + z(piece.first) * z(kernels_.block);
     kernels_.count(block);
   }
@@ -152,7 +148,7 @@ class PlanesBConv final : public BConv {
   void place_codes() {
     const Groups ins = s_.ins();
     for (int g = 0; g < s_.groups; ++g) {
-      Group group{Planes(s_, ins.size(g), kernels_.chunk), arranged_, false, ones_};
+      Group group{Planes(s_, ins.size(g), kernels_.chunk), arranged_, false};
       const Planes& planes = group.planes;
       std::vector<std::uint32_t>& offsets = offsets_[g + 1 < s_.groups ? 0 : 1];
       for (int t = 0; t < s_.taps() && (g == 0 || g + 1 == s_.groups); ++t) {
@@ -163,20 +159,14 @@ class PlanesBConv final : public BConv {
       if (const int other = same_group(layout_, g); other >= 0) {
         group.is_copy = true;
         group.codes_at = groups_[z(other)].codes_at;
-        group.ones_at = groups_[z(other)].ones_at;
       }
-      if (!group.is_copy) {
-        arranged_ += planes.bytes();
-        if (s_.zero_one) ones_ += round_up(z(s_.oh) * planes.columns + MOST_BLOCK, CACHE_LINE);
-      }
+      if (!group.is_copy) arranged_ += planes.bytes();
       groups_.push_back(std::move(group));
     }
   }
 
   void lay_out(WeightWords from) {
-    rows_ = BorderClasses(s_.oh, s_.sh, s_.kh, s_.ph, s_.h);
-    columns_ = BorderClasses(s_.ow, s_.sw, s_.kw, s_.pw, s_.w);
-    const std::size_t classes = rows_.count() * columns_.count();
+    const std::size_t classes = borders_.classes();
     std::size_t weights = 0, bases = 0;
     for (const Panel& panel : panels_of(Groups{s_.out, 1})) {
       PanelPlan plan{panel.channels, {}, bases};
@@ -185,7 +175,7 @@ class PlanesBConv final : public BConv {
         const auto steps = static_cast<int>(offsets_of(part.group).size());
         weights += round_up(kernels_.pack(nullptr, plan.pieces.back().channels(), steps, nullptr), CACHE_LINE);
       }
-      bases += s_.zero_one ? 0 : classes * PANEL;
+      bases += classes * PANEL;
       panels_.push_back(std::move(plan));
     }
     weights_ = AlignedArray<std::uint8_t>(weights);
@@ -208,8 +198,7 @@ class PlanesBConv final : public BConv {
           }
         }
         kernels_.pack(chunks.data(), piece.channels(), steps, weights_.data() + piece.weights_at);
-        if (s_.zero_one) continue;
-        border_bases(plain.data(), inputs, s_.kh, s_.kw, rows_.kinds, columns_.kinds, whole.data());
+        borders_.find_bases(plain.data(), inputs, whole.data());
         for (std::size_t k = 0; k < classes; ++k) {
           std::copy_n(whole.data() + k * PANEL, piece.channels(),
                       bases_.data() + plan.base_at + k * PANEL + z(piece.first));
@@ -236,20 +225,17 @@ class PlanesBConv final : public BConv {
     }
   }
 
-  // A row of a group's image with its border, as words.
-  void gather_row(std::size_t g, int row, const Codes& codes, std::uint64_t* to) const {
-    const int line = row - s_.ph;
-    const std::size_t words = words_of(s_.ins().size(static_cast<int>(g))), columns = z(s_.columns());
-    std::fill_n(to, columns * words, 0);
-    if (line < 0 || line >= s_.h) return;
-    gather_codes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], to + z(s_.pw) * words, words);
-  }
-
+  // A row of a group's image with its border.
   void spread_row(std::size_t g, int row, const Codes& codes, void* arranged, std::uint64_t* gathered) const {
     const Group& group = groups_[g];
     const Planes& planes = group.planes;
     const std::size_t words = words_of(s_.ins().size(static_cast<int>(g)));
-    gather_row(g, row, codes, gathered);
+    const int line = row - s_.ph;
+    std::fill_n(gathered, z(s_.columns()) * words, 0);
+    if (line >= 0 && line < s_.h) {
+      gather_codes(codes.at + z(line) * codes.row, layout_.words, s_.w, layout_.groups[g], gathered + z(s_.pw) * words,
+                   words);
+    }
     for (int phase = 0; phase < planes.stride_x; ++phase) {
       const int width = (s_.columns() - phase + planes.stride_x - 1) / planes.stride_x;
       kernels_.spread({gathered + z(phase) * words, z(planes.stride_x) * words, width, planes.chunks,
@@ -257,39 +243,15 @@ class PlanesBConv final : public BConv {
     }
   }
 
-  // Ones of every window of output rows, from the codes.
-  void count_ones(std::size_t g, int first, int last, const Codes& codes, void* arranged,
-                  std::uint64_t* gathered) const {
-    const std::size_t words = words_of(s_.ins().size(static_cast<int>(g))), columns = z(s_.columns());
-    auto* ones = reinterpret_cast<std::int16_t*>(static_cast<char*>(arranged) + arranged_) + groups_[g].ones_at;
-    auto* counts = reinterpret_cast<std::int32_t*>(gathered + columns * words);
-    for (int y = first; y < last; ++y) {
-      std::fill_n(counts, columns, 0);
-      for (int ky = 0; ky < s_.kh; ++ky) {
-        gather_row(g, y * s_.sh + ky, codes, gathered);
-        for (std::size_t x = 0; x < columns; ++x) {
-          for (std::size_t k = 0; k < words; ++k) counts[x] += popcount(gathered[x * words + k]);
-        }
-      }
-      for (int x = 0; x < s_.ow; ++x) {
-        std::int32_t sum = 0;
-        for (int kx = 0; kx < s_.kw; ++kx) sum += counts[x * s_.sw + kx];
-        ones[z(y) * groups_[g].planes.columns + z(x)] = static_cast<std::int16_t>(sum);
-      }
-    }
-  }
-
-  static std::int32_t popcount(std::uint64_t word) { return __builtin_popcountll(word); }
-
   const BConvShape s_;
   const CodeLayout layout_;
   const PlaneKernels& kernels_;
+  const Borders borders_;
   std::vector<Group> groups_;
   std::vector<std::uint32_t> offsets_[2];  // of each step, [tap][chunk]: of all groups but the last, and of that
   std::vector<PanelPlan> panels_;
-  std::size_t arranged_ = 0, ones_ = 0;
+  std::size_t arranged_ = 0;
   AlignedArray<std::uint8_t> weights_;
-  BorderClasses rows_, columns_;
   AlignedArray<float> bases_;  // [panel][row class][column class][PANEL]
 };
 
@@ -301,13 +263,12 @@ Sizes planes_sizes(const BConvShape& s, const PlaneKernels& kernels) {
   const Planes planes(s, s.ins().largest(), kernels.chunk);
   const int steps = planes.chunks * s.taps();
   const auto classes = [](int out, int kernel) { return static_cast<std::uint64_t>(std::min(out, 2 * kernel + 1)); };
-  const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
+  const std::uint64_t bases = classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
   const std::uint64_t weights = kernels.pack(nullptr, PANEL, steps, nullptr);
-  const std::uint64_t windows = round_up(z(s.oh) * planes.columns + MOST_BLOCK, CACHE_LINE) * sizeof(std::int16_t);
   const std::uint64_t offsets = 2 * z(steps) * sizeof(std::uint32_t) + z(s.groups) * sizeof(Group);
   const std::uint64_t panels = panel_count({s.out, 1}), pieces = panels + z(s.groups);
   return {panels * (weights + bases) + pieces * (CACHE_LINE + 2 * sizeof(Piece)) + offsets,
-          z(s.groups) * (planes.bytes() + (s.zero_one ? windows : 0)), planes_scratch(s, kernels)};
+          z(s.groups) * planes.bytes(), planes_scratch(s, kernels)};
 }
 
 std::unique_ptr<BConv> make_by_planes(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

@@ -8,9 +8,8 @@
 // Positions are numbered through the rows of a plane, so that narrow maps fill lanes too; those at the end of a row
 // that are nobody's are counted and left out. Nothing is rounded up but channels to the chunk.
 //
-//   pop[o][p] = sum over steps of popcount(plane[offset[step] + p] OP w[o][step])
-//   OP is xor for codes {-1, +1}:  acc = base[border[x]][o] - 2 * pop
-//   OP is and for codes {0, 1}:    acc = 2 * pop - ones[p]
+//   pop[o][p] = sum over steps of popcount(plane[offset[step] + p] ^ w[o][step])
+//   acc = base[border[x]][o] - worth * pop            as words.h has them
 // Whole numbers of at most 15 bits, and so exact as floats.
 //
 // A panel is 32 neighbouring output channels, whatever the groups: its *pieces* are each one group's.
@@ -39,8 +38,7 @@ struct CountBlock {
   const std::uint32_t* offsets;  // [steps]
   const std::uint8_t* weights;   // as the layout packs them
   int steps, channels, positions;
-  const std::int16_t* ones;  // [positions] of the windows, for codes {0, 1}; else null
-  std::int16_t* sums;        // pop, or 2 * pop - ones: [channels][block], on a cache line
+  std::int16_t* sums;  // pop: [channels][block], on a cache line
 };
 
 // Some of those positions that are neighbours in one output row: sums to results.
@@ -48,7 +46,8 @@ struct FinishPlanes {
   const std::int16_t* sums;  // of the first position; [channels][sums_stride]
   std::size_t sums_stride;
   int width, channels;
-  const float* base;           // [classes][PANEL], for codes {-1, +1}; else null
+  float worth;
+  const float* base;           // [classes][PANEL]
   const std::uint8_t* border;  // [width]
   Epilogue end;                // of the first position
 };

@@ -44,35 +44,19 @@ __attribute__((noinline)) void count_rows(const std::uint8_t* codes, const std::
   }
 }
 
-// 2 * pop - ones, for codes {0, 1}.
-void settle(const CountBlock& block) {
-  for (int c = 0; c < block.channels; ++c) {
-    for (int x = 0; x < block.positions; x += 16) {
-      auto* at = reinterpret_cast<__m256i*>(block.sums + c * BLOCK + x);
-      const __m256i pop = _mm256_load_si256(at);
-      const __m256i ones = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block.ones + x));
-      _mm256_store_si256(at, _mm256_sub_epi16(_mm256_add_epi16(pop, pop), ones));
-    }
-  }
-}
-
 template <int Vectors>
 void count_block(const CountBlock& block) {
   static constexpr decltype(&count_rows<1, 1>) kernels[ROWS] = {count_rows<1, Vectors>, count_rows<2, Vectors>,
                                                                 count_rows<3, Vectors>, count_rows<4, Vectors>,
                                                                 count_rows<5, Vectors>, count_rows<6, Vectors>};
-  const std::uint8_t* table = tables.of[block.ones != nullptr ? 1 : 0][0];
   const std::uint8_t* weights = block.weights;
   in_parts<ROWS>(block.channels, [&](int first, int rows) {
-    kernels[rows - 1](block.codes, block.offsets, weights, block.steps, table, block.sums + first * BLOCK);
+    kernels[rows - 1](block.codes, block.offsets, weights, block.steps, tables.of[0], block.sums + first * BLOCK);
     weights += static_cast<std::size_t>(rows) * static_cast<std::size_t>(block.steps);
   });
 }
 
-void count(const CountBlock& block) {
-  block.positions > BLOCK / 2 ? count_block<2>(block) : count_block<1>(block);
-  if (block.ones != nullptr) settle(block);
-}
+void count(const CountBlock& block) { block.positions > BLOCK / 2 ? count_block<2>(block) : count_block<1>(block); }
 
 // Eight rows of sixteen 16-bit numbers become columns: v[p] is columns p and 8 + p.
 inline void transpose(const std::int16_t* from, std::size_t stride, __m256i (&v)[8]) {
@@ -99,27 +83,26 @@ inline void transpose(const std::int16_t* from, std::size_t stride, __m256i (&v)
 }
 
 // Counts of `Positions` positions to sums, then the epilogue.
-template <bool ZeroOne, int Positions>
+template <int Positions>
 inline void finish_some(const FinishPlanes& row, int first, int x, const __m128i* counts) {
-  const __m256 two = _mm256_set1_ps(2);
+  const __m256 worth = _mm256_set1_ps(row.worth);
   __m256 y[Positions];
 #pragma GCC unroll 4
   for (int p = 0; p < Positions; ++p) y[p] = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(counts[p]));
-  if (!ZeroOne && row.border[x] == row.border[x + Positions - 1]) {  // and so all between
+  if (row.border[x] == row.border[x + Positions - 1]) {  // and so all between
     const __m256 base = _mm256_loadu_ps(row.base + row.border[x] * PANEL + first);
 #pragma GCC unroll 4
-    for (int p = 0; p < Positions; ++p) y[p] = _mm256_fnmadd_ps(two, y[p], base);
-  } else if (!ZeroOne) {
+    for (int p = 0; p < Positions; ++p) y[p] = _mm256_fnmadd_ps(worth, y[p], base);
+  } else {
 #pragma GCC unroll 4
     for (int p = 0; p < Positions; ++p) {
-      y[p] = _mm256_fnmadd_ps(two, y[p], _mm256_loadu_ps(row.base + row.border[x + p] * PANEL + first));
+      y[p] = _mm256_fnmadd_ps(worth, y[p], _mm256_loadu_ps(row.base + row.border[x + p] * PANEL + first));
     }
   }
   ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
 }
 
-template <bool ZeroOne>
-void finish_planes(const FinishPlanes& row) {
+void finish(const FinishPlanes& row) {
   for (int x = 0; x < row.width; x += 16) {
     const int width = row.width - x < 16 ? row.width - x : 16;
     for (int first = 0; first < row.channels; first += LANES) {
@@ -132,14 +115,12 @@ void finish_planes(const FinishPlanes& row) {
         counts[8 + p] = _mm256_extracti128_si256(columns[p], 1);
       }
       int p = 0;
-      for (; p + 4 <= width; p += 4) finish_some<ZeroOne, 4>(row, first, x + p, counts + p);
-      if (width & 2) finish_some<ZeroOne, 2>(row, first, x + p, counts + p);
-      if (width & 1) finish_some<ZeroOne, 1>(row, first, x + width - 1, counts + width - 1);
+      for (; p + 4 <= width; p += 4) finish_some<4>(row, first, x + p, counts + p);
+      if (width & 2) finish_some<2>(row, first, x + p, counts + p);
+      if (width & 1) finish_some<1>(row, first, x + width - 1, counts + width - 1);
     }
   }
 }
-
-void finish(const FinishPlanes& row) { row.base == nullptr ? finish_planes<true>(row) : finish_planes<false>(row); }
 
 }  // namespace
 

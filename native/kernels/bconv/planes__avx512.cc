@@ -11,19 +11,13 @@ namespace {
 struct Nibbles {
   using Weight = std::uint8_t;  // the offset of a table
   static constexpr int MOST = CHUNK;
-  explicit Nibbles(const CountBlock& block) : table(tables.of[block.ones != nullptr ? 1 : 0][0]) {}
-  __m512i spread(Weight weight) const {
-    return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(table + weight)));
+  static __m512i spread(Weight weight) {
+    return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(tables.of[0] + weight)));
   }
   static __m512i count(__m512i counts, __m512i codes) { return _mm512_shuffle_epi8(counts, codes); }
-
-  const std::uint8_t* table;
 };
 
-void count(const CountBlock& block) {
-  count_block<Nibbles>(block);
-  if (block.ones != nullptr) settle(block);
-}
+void count(const CountBlock& block) { count_block<Nibbles>(block); }
 
 }  // namespace
 

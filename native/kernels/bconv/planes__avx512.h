@@ -22,24 +22,12 @@ inline void widen(__m512i bytes, bool adds, std::int16_t* to) {
   _mm512_store_si512(to + 32, high);
 }
 
-// 2 * pop - ones, for codes {0, 1}.
-void settle(const CountBlock& block) {
-  for (int c = 0; c < block.channels; ++c) {
-    for (int x = 0; x < block.positions; x += 32) {
-      std::int16_t* at = block.sums + c * BLOCK + x;
-      const __m512i pop = _mm512_load_si512(at);
-      _mm512_store_si512(at, _mm512_sub_epi16(_mm512_add_epi16(pop, pop), _mm512_loadu_si512(block.ones + x)));
-    }
-  }
-}
-
 // The sums of up to ROWS channels. A Counter has how it keeps a weight (Weight), the most that a step may add (MOST),
-// and is made of a block: spread(weight) to a vector, count(vector, codes) in bytes.
+// spread(weight) to a vector, count(vector, codes) in bytes.
 template <typename Counter, int Rows, int Vectors>
 __attribute__((noinline)) void count_rows(const CountBlock& block, const typename Counter::Weight* weights,
                                           std::int16_t* sums) {
   constexpr int segment = 255 / Counter::MOST;  // steps whose counts fit into bytes
-  const Counter counter(block);
   for (int start = 0; start < block.steps; start += segment) {
     const int end = start + segment < block.steps ? start + segment : block.steps;
     __m512i acc[Rows][Vectors];
@@ -53,9 +41,9 @@ __attribute__((noinline)) void count_rows(const CountBlock& block, const typenam
       for (int v = 0; v < Vectors; ++v) codes[v] = _mm512_loadu_si512(in + 64 * v);
 #pragma GCC unroll 12
       for (int r = 0; r < Rows; ++r) {
-        const __m512i weight = counter.spread(weights[r]);
+        const __m512i weight = Counter::spread(weights[r]);
         for (int v = 0; v < Vectors; ++v) {
-          acc[r][v] = _mm512_add_epi8(acc[r][v], counter.count(weight, codes[v]));
+          acc[r][v] = _mm512_add_epi8(acc[r][v], Counter::count(weight, codes[v]));
           __asm__("" : "+v"(acc[r][v]));  // or GCC spills
         }
       }
@@ -117,20 +105,19 @@ inline void transpose(const std::int16_t* from, std::size_t stride, __m512i (&v)
 }
 
 // Counts of `Positions` positions to sums, then the epilogue.
-template <bool ZeroOne, int Positions>
+template <int Positions>
 inline void finish_some(const FinishPlanes& row, int first, int x, const __m256i* counts) {
-  const __m512 two = _mm512_set1_ps(2);
+  const __m512 worth = _mm512_set1_ps(row.worth);
   __m512 y[Positions];
 #pragma GCC unroll 8
   for (int p = 0; p < Positions; ++p) {
     y[p] = _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi16_epi32(0xffff, counts[p]));
-    if (!ZeroOne) y[p] = _mm512_fnmadd_ps(two, y[p], _mm512_loadu_ps(row.base + row.border[x + p] * PANEL + first));
+    y[p] = _mm512_fnmadd_ps(worth, y[p], _mm512_loadu_ps(row.base + row.border[x + p] * PANEL + first));
   }
   ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
 }
 
-template <bool ZeroOne>
-void finish_planes(const FinishPlanes& row) {
+void finish(const FinishPlanes& row) {
   for (int x = 0; x < row.width; x += 16) {
     for (int first = 0; first < row.channels; first += LANES) {
       __m512i columns[8];
@@ -143,20 +130,18 @@ void finish_planes(const FinishPlanes& row) {
       }
       for (int start = 0; start < 16 && x + start < row.width; start += 8) {
         if (row.width - x - start >= 8) {
-          finish_some<ZeroOne, 8>(row, first, x + start, counts + start);
+          finish_some<8>(row, first, x + start, counts + start);
         } else {
           const int left = row.width - x - start, at = x + start;
           const __m256i* from = counts + start;
-          if (left & 4) finish_some<ZeroOne, 4>(row, first, at, from);
-          if (left & 2) finish_some<ZeroOne, 2>(row, first, at + (left & 4), from + (left & 4));
-          if (left & 1) finish_some<ZeroOne, 1>(row, first, at + (left & 6), from + (left & 6));
+          if (left & 4) finish_some<4>(row, first, at, from);
+          if (left & 2) finish_some<2>(row, first, at + (left & 4), from + (left & 4));
+          if (left & 1) finish_some<1>(row, first, at + (left & 6), from + (left & 6));
         }
       }
     }
   }
 }
-
-void finish(const FinishPlanes& row) { row.base == nullptr ? finish_planes<true>(row) : finish_planes<false>(row); }
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Eight channels of 64 positions a vector: xor (or and), vpopcntb, vpaddb for 512 products, whatever the channels.
+// Eight channels of 64 positions a vector: xor, vpopcntb, vpaddb for 512 products, whatever the channels.
 #include "kernels/bconv/planes__avx512.h"
 
 namespace ftbnn {
@@ -7,15 +7,11 @@ namespace {
 
 constexpr int CHUNK = 8, WIDEST = 13;  // beyond, a vector of words has channels of two groups at most
 
-template <bool ZeroOne>
 struct Bits {
   using Weight = std::uint32_t;  // four equal bytes, which an operand may spread over a vector
   static constexpr int MOST = CHUNK;
-  explicit Bits(const CountBlock&) {}
   static __m512i spread(Weight weight) { return _mm512_set1_epi32(static_cast<int>(weight)); }
-  static __m512i count(__m512i weight, __m512i codes) {
-    return _mm512_popcnt_epi8(ZeroOne ? _mm512_and_si512(codes, weight) : _mm512_xor_si512(codes, weight));
-  }
+  static __m512i count(__m512i weight, __m512i codes) { return _mm512_popcnt_epi8(_mm512_xor_si512(codes, weight)); }
 };
 
 std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8_t* to) {
@@ -23,11 +19,7 @@ std::size_t pack(const std::uint8_t* chunks, int channels, int steps, std::uint8
                                          [](std::uint32_t chunk) { return 0x01010101U * chunk; });
 }
 
-void count(const CountBlock& block) {
-  if (block.ones == nullptr) return count_block<Bits<false>>(block);
-  count_block<Bits<true>>(block);
-  settle(block);
-}
+void count(const CountBlock& block) { count_block<Bits>(block); }
 
 void spread(const SpreadRow& row) { spread_chunks<CHUNK>(row); }
 

@@ -10,15 +10,14 @@ namespace {
 
 constexpr int CHUNK = 4, SEGMENT = 63;  // channels; steps whose counts, 4 at most, fit into bytes
 
-// Entry [w][a] is the number of bits of a OP w.
+// Entry [w][a] is the number of bits of a ^ w.
 struct Tables {
-  alignas(64) std::uint8_t of[2][16][16] = {};
+  alignas(64) std::uint8_t of[16][16] = {};
   constexpr Tables() {
     for (int w = 0; w < 16; ++w) {
       for (int a = 0; a < 16; ++a) {
         for (int bit = 0; bit < 4; ++bit) {
-          of[0][w][a] = static_cast<std::uint8_t>(of[0][w][a] + (((a ^ w) >> bit) & 1));
-          of[1][w][a] = static_cast<std::uint8_t>(of[1][w][a] + (((a & w) >> bit) & 1));
+          of[w][a] = static_cast<std::uint8_t>(of[w][a] + (((a ^ w) >> bit) & 1));
         }
       }
     }

@@ -40,14 +40,12 @@ bool is_worth_gathering(const BConvShape& s, const WordKernels& kernels) {
   return has_nibbles(kernels) || 20 * run_of(s.kw, bytes_of(s.in, kernels), WORD) <= 19 * z(s.kw) * words_of(s.in);
 }
 
-// A row of words as it is gathered, the ones of as many rows as a window has, and of the columns under it; or where the
-// words of two windows are.
+// A row of words as it is gathered, or where the words of two windows are.
 std::size_t words_scratch(const BConvShape& s, const WordKernels& kernels) {
   const std::size_t row = z(s.columns()) * words_of(s.ins().largest()) * WORD;
-  const std::size_t ones = s.zero_one ? z(s.columns()) * z(s.kh + 1) * sizeof(std::int32_t) : 0;
   const std::size_t in_place = words_of(s.ins().largest()) * WORD;
   const std::size_t run = run_of(s.kw, std::max(in_place, bytes_of(s.ins().largest(), kernels)), kernels.word);
-  return round_up(std::max(row + ones, 2 * z(s.kh) * run * sizeof(std::uint32_t)), CACHE_LINE);
+  return round_up(std::max(row, 2 * z(s.kh) * run * sizeof(std::uint32_t)), CACHE_LINE);
 }
 
 struct Piece : PanelPart {
@@ -78,13 +76,12 @@ struct Group {
   std::uint64_t mask;    // of a run's last word, if others' bits are behind the window's; else 0
   std::size_t codes_at;  // bytes from the start of the arranged memory
   bool is_copy;          // an earlier group has the same bits, and so the same place
-  std::size_t ones_at;   // numbers from the start of the ones
 };
 
 class WordsBConv final : public BConv {
  public:
   WordsBConv(const BConvShape& shape, const CodeLayout& layout, WeightWords weights, const WordKernels& kernels)
-      : s_(shape), layout_(layout), kernels_(kernels), panels_(plan_panels(shape)) {
+      : s_(shape), layout_(layout), kernels_(kernels), borders_(shape), panels_(plan_panels(shape)) {
     const std::vector<BitRun> all = {{0, layout_.bits}};
     is_in_place_ = layout_.has_border && s_.groups == 1 && layout_.groups[0] == all &&
                    words_of(s_.in) == layout_.words && !is_worth_gathering(s_, kernels_);
@@ -92,21 +89,18 @@ class WordsBConv final : public BConv {
     lay_out(weights);
   }
 
-  std::size_t arranged_bytes() const override { return arranged_ + ones_ * sizeof(std::int32_t); }
+  std::size_t arranged_bytes() const override { return arranged_; }
   std::size_t scratch_bytes() const override { return words_scratch(s_, kernels_); }
   int panels_at_once() const override { return kernels_.panels_at_once; }
-  bool arranges() const override { return !is_in_place_ || s_.zero_one; }
+  bool arranges() const override { return !is_in_place_; }
 
   void arrange(int first, int last, const Codes& codes, void* arranged, void* scratch) const override {
+    if (is_in_place_) return;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].is_copy) continue;
       auto* to = static_cast<std::uint8_t*>(arranged);
       auto* gathered = static_cast<std::uint64_t*>(scratch);
-      if (s_.zero_one) {
-        make_lines_and_ones(g, first, last, codes, to, gathered);
-        continue;
-      }
-      for (int row = first * s_.sh; row < s_.end_row(last); ++row) make_line(g, row, codes, to, gathered, nullptr);
+      for (int row = first * s_.sh; row < s_.end_row(last); ++row) make_line(g, row, codes, to, gathered);
     }
   }
 
@@ -142,11 +136,11 @@ class WordsBConv final : public BConv {
     rows.rows = call.last - call.first;
     rows.width = s_.ow;
     rows.channels = plan.channels;
-    rows.zero_one = s_.zero_one;
+    rows.worth = borders_.worth;
     rows.base = bases_.data() + plan.base_at;
-    rows.row_base = columns_.count() * PANEL;
-    rows.row_border = rows_.of.data() + call.first;
-    rows.column_border = columns_.of.data();
+    rows.row_base = borders_.columns.count() * PANEL;
+    rows.row_border = borders_.rows.of.data() + call.first;
+    rows.column_border = borders_.columns.of.data();
     return rows;
   }
 
@@ -189,7 +183,6 @@ class WordsBConv final : public BConv {
     to.step = z(s_.sw) * group.bytes;
     to.row_step = z(s_.sh) * row_bytes(piece.group, call);
     to.weights = weights_.data() + piece.weights_at;
-    to.ones = reinterpret_cast<const std::int32_t*>(arranged + arranged_) + group.ones_at + z(call.first) * z(s_.ow);
     return to;
   }
 
@@ -208,28 +201,24 @@ class WordsBConv final : public BConv {
       const std::size_t bytes = position_bytes(g), run = run_of(s_.kw, bytes, kernels_.word);
       const std::size_t left = 8 * (z(s_.kw) * bytes % kernels_.word);  // bits of a run's last word
       const std::uint64_t mask = left == 0 ? 0 : (std::uint64_t{1} << left) - 1;
-      Group group{ins.size(g), bytes, run, s_.zero_one ? 0 : mask, arranged_, false, ones_};  // {0, 1}: weights do it
+      Group group{ins.size(g), bytes, run, mask, arranged_, false};
       if (const int other = same_group(layout_, g); other >= 0) {
         group.is_copy = true;
         group.codes_at = groups_[z(other)].codes_at;
-        group.ones_at = groups_[z(other)].ones_at;
       }
-      if (!group.is_copy) {
-        if (!is_in_place_) arranged_ += round_up(z(s_.rows()) * line_bytes(s_, group.bytes), CACHE_LINE);
-        if (s_.zero_one) ones_ += s_.positions();
+      if (!group.is_copy && !is_in_place_) {
+        arranged_ += round_up(z(s_.rows()) * line_bytes(s_, group.bytes), CACHE_LINE);
       }
       groups_.push_back(group);
     }
   }
 
   void lay_out(WeightWords from) {
-    rows_ = BorderClasses(s_.oh, s_.sh, s_.kh, s_.ph, s_.h);
-    columns_ = BorderClasses(s_.ow, s_.sw, s_.kw, s_.pw, s_.w);
-    const std::size_t classes = rows_.count() * columns_.count();
+    const std::size_t classes = borders_.classes();
     std::size_t weights = 0, bases = 0;
     for (PanelPlan& plan : panels_) {
       plan.base_at = bases;
-      bases += s_.zero_one ? 0 : classes * PANEL;
+      bases += classes * PANEL;
       for (std::size_t k = 0; k < plan.pieces.size(); ++k) {
         Piece& piece = plan.pieces[k];
         const Group& group = groups_[z(piece.group)];
@@ -244,7 +233,7 @@ class WordsBConv final : public BConv {
     weights_ = AlignedArray<std::uint8_t>(weights);
     bases_ = AlignedArray<float>(bases);
     std::vector<std::uint64_t> plain(z(s_.taps()) * words_of(s_.ins().largest()) * PANEL);  // of a piece
-    std::vector<std::int32_t> whole(s_.zero_one ? 0 : classes * PANEL);
+    std::vector<std::int32_t> whole(classes * PANEL);
     for (const PanelPlan& plan : panels_) {
       for (const Piece& piece : plan.pieces) {
         const Group& group = groups_[z(piece.group)];
@@ -254,8 +243,7 @@ class WordsBConv final : public BConv {
           for (std::size_t k = 0; k < size; ++k) plain[k * PANEL + z(o)] = from[k];
         }
         join_taps(plain.data(), group, weights_.data() + piece.weights_at);
-        if (s_.zero_one) continue;
-        border_bases(plain.data(), group.in, s_.kh, s_.kw, rows_.kinds, columns_.kinds, whole.data());
+        borders_.find_bases(plain.data(), group.in, whole.data());
         for (std::size_t k = 0; k < classes; ++k) {
           std::copy(whole.data() + k * PANEL + piece.first, whole.data() + k * PANEL + piece.last,
                     bases_.data() + plan.base_at + k * PANEL + piece.first);
@@ -303,70 +291,33 @@ class WordsBConv final : public BConv {
     }
   }
 
-  // A row of a group's image with its border, if it is not read in place; where wanted, the ones of its positions.
-  void make_line(std::size_t g, int row, const Codes& codes, std::uint8_t* arranged, std::uint64_t* gathered,
-                 std::int32_t* ones) const {
+  // A row of a group's image with its border.
+  void make_line(std::size_t g, int row, const Codes& codes, std::uint8_t* arranged, std::uint64_t* gathered) const {
     const Group& group = groups_[g];
     const int line = row - s_.ph;
-    const bool is_inside = line >= 0 && line < s_.h;
-    const std::uint64_t* from = is_inside ? codes.at + z(line) * codes.row : nullptr;
-    const std::size_t words = words_of(group.in);
-    if (ones != nullptr) {
-      std::fill_n(ones, s_.columns(), 0);
-      if (is_inside && !is_in_place_) {
-        gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
-        from = gathered;
-      }
-      if (is_inside) kernels_.ones(from, words, s_.w, ones + s_.pw);
-    }
-    if (is_in_place_) return;
     std::uint8_t* to = arranged + group.codes_at + z(row) * line_bytes(s_, group.bytes);
     std::fill_n(to, line_bytes(s_, group.bytes), 0);
-    if (!is_inside) return;
+    if (line < 0 || line >= s_.h) return;
     to += z(s_.pw) * group.bytes;
+    const std::uint64_t* from = codes.at + z(line) * codes.row;
     if (has_nibbles(kernels_)) {
-      if (ones == nullptr) gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
+      const std::size_t words = words_of(group.in);
+      gather_codes(from, layout_.words, s_.w, layout_.groups[g], gathered, words);
       kernels_.split(gathered, words, s_.w, to, group.bytes);
-    } else if (ones == nullptr) {
-      gather_bytes(from, layout_.words, s_.w, layout_.groups[g], to, group.bytes, gathered);
     } else {
-      put_together(gathered, words, s_.w, group.bytes, to);
-    }
-  }
-
-  // What output rows [first, last) read, and the ones in all their windows: those of a row are counted once, and kept
-  // until the windows have left it.
-  void make_lines_and_ones(std::size_t g, int first, int last, const Codes& codes, std::uint8_t* arranged,
-                           std::uint64_t* gathered) const {
-    const std::size_t columns = z(s_.columns());
-    auto* kept = reinterpret_cast<std::int32_t*>(gathered + columns * words_of(s_.ins().largest()));  // [kh][columns]
-    std::int32_t* sums = kept + z(s_.kh) * columns;
-    auto* ones = reinterpret_cast<std::int32_t*>(arranged + arranged_) + groups_[g].ones_at;
-    for (int y = first, row = 0; y < last; ++y) {
-      for (row = std::max(row, y * s_.sh); row < y * s_.sh + s_.kh; ++row) {
-        make_line(g, row, codes, arranged, gathered, kept + z(row % s_.kh) * columns);
-      }
-      std::copy_n(kept, columns, sums);
-      for (int ky = 1; ky < s_.kh; ++ky) {
-        for (std::size_t x = 0; x < columns; ++x) sums[x] += kept[z(ky) * columns + x];
-      }
-      for (int x = 0; x < s_.ow; ++x) {
-        std::int32_t sum = 0;
-        for (int kx = 0; kx < s_.kw; ++kx) sum += sums[x * s_.sw + kx];
-        ones[z(y) * z(s_.ow) + z(x)] = sum;
-      }
+      gather_bytes(from, layout_.words, s_.w, layout_.groups[g], to, group.bytes, gathered);
     }
   }
 
   const BConvShape s_;
   const CodeLayout layout_;
   const WordKernels& kernels_;
+  const Borders borders_;
   std::vector<PanelPlan> panels_;
   bool is_in_place_ = false;
   std::vector<Group> groups_;
-  std::size_t arranged_ = 0, ones_ = 0;  // bytes, and numbers behind them
+  std::size_t arranged_ = 0;  // bytes
   AlignedArray<std::uint8_t> weights_;
-  BorderClasses rows_, columns_;
   AlignedArray<float> bases_;  // [panel][row class][column class][PANEL]
 };
 
@@ -376,14 +327,13 @@ Sizes words_sizes(const BConvShape& s, const WordKernels& kernels) {
   const int channels = s.ins().largest();
   // Classes of rows: those that hang over the top and over the bottom, and those that do not.
   const auto classes = [](int out, int kernel) { return static_cast<std::uint64_t>(std::min(out, 2 * kernel + 1)); };
-  const std::uint64_t bases = s.zero_one ? 0 : classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
+  const std::uint64_t bases = classes(s.oh, s.kh) * classes(s.ow, s.kw) * PANEL * sizeof(float);
   const std::size_t bytes = std::max(words_of(channels) * WORD, bytes_of(channels, kernels));
   const std::uint64_t weights = z(s.taps()) * bytes * PANEL;
   const std::uint64_t codes = z(s.rows()) * line_bytes(s, bytes) + CACHE_LINE;
-  const std::uint64_t ones = s.zero_one ? s.positions() * sizeof(std::int32_t) : 0;
   const std::uint64_t panels = panel_count({s.out, 1}), pieces = panels + z(s.groups);
-  return {panels * bases + pieces * (weights + 2 * sizeof(Piece)) + z(s.groups) * sizeof(Group),
-          z(s.groups) * (codes + ones), words_scratch(s, kernels)};
+  return {panels * bases + pieces * (weights + 2 * sizeof(Piece)) + z(s.groups) * sizeof(Group), z(s.groups) * codes,
+          words_scratch(s, kernels)};
 }
 
 std::unique_ptr<BConv> make_by_words(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,

@@ -3,16 +3,20 @@
 // A panel is 32 neighbouring output channels, whatever the groups: its *pieces* are each one group's. Of each kernel
 // row, the taps of a window are neighbouring bits of the group: a *run* of words, from any byte on, of whose last word
 // a mask says which bits are the window's.
-//   pop[x][o] = sum over the words k of a window of  popcount((code[x][k] OP w[k][o]) & mask)       of o's piece
-//   OP is xor for codes {-1, +1}:  acc = base[border[x]][o] - 2 * pop
-//   OP is and for codes {0, 1}:    acc = 2 * pop - ones[x]
+//   pop[x][o] = sum over the words k of a window of  popcount((code[x][k] ^ w[k][o]) & mask)       of o's piece
+//   acc = base[border[x]][o] - worth * pop
 // Whole numbers, of at most 24 bits where a kernel takes them through floats, and so exact.
 //
-// A word may also be a byte that holds four bits (nibbles, above four 0 bits): OP and popcount are then one look-up.
+// Codes {-1, +1} are worth 2: products of what differs are -1 in place of +1. Border codes are 0, which xor takes for
+// -1; `base` puts that right: for a border class it is
+//   channels * (taps inside) + 2 * sum over outside taps of popcount(w).
+// Codes {0, 1} are worth 1, and base is popcount(w), for the sum of a * (2w - 1) is
+//   pop(a & w) - pop(a & ~w) = pop(w) - pop(a ^ w),
+// also where the border has a = 0.
+//
+// A word may also be a byte that holds four bits (nibbles, above four 0 bits): xor and popcount are then one look-up.
 //
 // The image comes with its border: every tap of every output column may be read.
-// Border codes are 0, which xor counts as -1; `base` puts that right: for a border class k it is
-//   channels * (taps inside) + 2 * sum over outside taps of popcount(w).
 // Weights start on cache lines; nothing else does. No allocation, no state.
 #pragma once
 
@@ -31,7 +35,6 @@ struct WordPiece {
   std::uint64_t mask;
   std::size_t step, row_step;  // bytes from one output to the next, from one output row to the next
   const void* weights;         // [whole + cut][PANEL] words; 0 outside of the mask. Pieces of groups alike share theirs
-  const std::int32_t* ones;    // [rows][width], ones in the window, for codes {0, 1}
 };
 
 struct BConvRows {
@@ -39,8 +42,8 @@ struct BConvRows {
   int count;
   int rows, width;  // output positions
   int channels;     // output channels of this panel, 1 to PANEL
-  bool zero_one;
-  const float* base;                               // [row classes][column classes][PANEL], for codes {-1, +1}
+  float worth;
+  const float* base;                               // [row classes][column classes][PANEL]
   std::size_t row_base;                            // floats from one row class to the next
   const std::uint8_t *row_border, *column_border;  // [rows], [width], the class of each
   Epilogue end;                                    // of the first row
@@ -54,8 +57,6 @@ struct WordKernels {
   bool (*can)(const BConvShape&);
   bool (*suits)(const BConvShape&);
   void (*rows)(const BConvRows* panels, int count);
-  // The ones of each position of `words` words of 64 bits.
-  void (*ones)(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones);
   // Of nibbles: words of positions to `bytes` bytes each, a nibble to a byte, the code as its upper half.
   void (*split)(const std::uint64_t* codes, std::size_t words, int positions, std::uint8_t* to, std::size_t bytes);
 };

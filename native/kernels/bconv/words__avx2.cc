@@ -1,9 +1,8 @@
 // Nibbles in lanes of output channels: a code's nibble chooses a table of sixteen counts, the weights of 32 channels
 // are its indices. One look-up of a table serves two panels; sums need no transposition.
-#include "kernels/bconv/words__x86.h"
-
 #include "kernels/bconv/bconv.h"
 #include "kernels/bconv/planes__nibbles.h"
+#include "kernels/bconv/words.h"
 #include "kernels/epilogue/epilogue__avx2.h"
 
 namespace ftbnn {
@@ -60,11 +59,10 @@ struct Place {
   Epilogue end[MOST_PANELS];  // of row y
 };
 
-// Counts of neighbours in a row to sums, then the epilogue, of one panel. ones(p, first): those of channels `first` to
-// first + 7 of a position.
-template <bool ZeroOne, int Positions, typename Ones>
-inline void finish_some(const BConvRows& rows, const Place& place, int panel, const Sums* sums, const Ones& ones) {
-  const __m256 two = _mm256_set1_ps(2);
+// Counts of neighbours in a row to sums, then the epilogue, of one panel.
+template <int Positions>
+void finish_some(const BConvRows& rows, const Place& place, int panel, const Sums* sums) {
+  const __m256 worth = _mm256_set1_ps(rows.worth);
   const std::uint8_t* border = rows.column_border + place.x;
   const float* bases = rows.base + rows.row_border[place.y] * rows.row_base;
   for (int first = 0; first < rows.channels; first += LANES) {
@@ -74,36 +72,23 @@ inline void finish_some(const BConvRows& rows, const Place& place, int panel, co
       const auto* from = reinterpret_cast<const __m128i*>(sums[p][panel] + first);
       y[p] = _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_load_si128(from)));
     }
-    if (ZeroOne) {
-#pragma GCC unroll 6
-      for (int p = 0; p < Positions; ++p) y[p] = _mm256_fmsub_ps(two, y[p], ones(p, first));
-    } else if (border[0] == border[Positions - 1]) {  // and so all between
+    if (border[0] == border[Positions - 1]) {  // and so all between
       const __m256 base = _mm256_loadu_ps(bases + border[0] * PANEL + first);
 #pragma GCC unroll 6
-      for (int p = 0; p < Positions; ++p) y[p] = _mm256_fnmadd_ps(two, y[p], base);
+      for (int p = 0; p < Positions; ++p) y[p] = _mm256_fnmadd_ps(worth, y[p], base);
     } else {
 #pragma GCC unroll 6
       for (int p = 0; p < Positions; ++p) {
-        y[p] = _mm256_fnmadd_ps(two, y[p], _mm256_loadu_ps(bases + border[p] * PANEL + first));
+        y[p] = _mm256_fnmadd_ps(worth, y[p], _mm256_loadu_ps(bases + border[p] * PANEL + first));
       }
     }
     finish(place.end[panel], rows.channels, first, static_cast<std::size_t>(place.x), y);
   }
 }
 
-// Of a panel of one group.
-template <bool ZeroOne, int Positions>
-void finish_some(const BConvRows& rows, const Place& place, int panel, const Sums* sums) {
-  const std::int32_t* ones = rows.pieces->ones + place.y * rows.width + place.x;
-  finish_some<ZeroOne, Positions>(rows, place, panel, sums,
-                                  [&](int p, int) { return _mm256_set1_ps(static_cast<float>(ones[p])); });
-}
-
-template <bool ZeroOne>
 void finish_tile(const BConvRows* panels, int count, Place& place, int positions, const Sums* sums) {
   static constexpr void (*some[BYTE_TILE])(const BConvRows&, const Place&, int, const Sums*) = {
-      finish_some<ZeroOne, 1>, finish_some<ZeroOne, 2>, finish_some<ZeroOne, 3>,
-      finish_some<ZeroOne, 4>, finish_some<ZeroOne, 5>, finish_some<ZeroOne, 6>};
+      finish_some<1>, finish_some<2>, finish_some<3>, finish_some<4>, finish_some<5>, finish_some<6>};
   for (int done = 0, n; done < positions; done += n) {
     n = positions - done < panels->width - place.x ? positions - done : panels->width - place.x;
     for (int k = 0; k < count; ++k) some[n - 1](panels[k], place, k, sums + done);
@@ -116,37 +101,30 @@ void finish_tile(const BConvRows* panels, int count, Place& place, int positions
 }
 
 // Any groups: one position at a time, all its channels counted for each piece.
-template <bool ZeroOne>
 void bconv_pieces(const BConvRows& rows) {
-  const std::uint8_t* table = tables.of[ZeroOne ? 1 : 0][0];
   Place place{0, 0, {rows.end}};
   for (; place.y < rows.rows; ++place.y, next_row(place.end[0])) {
     for (place.x = 0; place.x < rows.width; ++place.x) {
       alignas(32) Sums all[1], sums[1];
-      float ones[PANEL] = {};
       for (const WordPiece* piece = rows.pieces; piece != rows.pieces + rows.count; ++piece) {
         const std::uint8_t* window = piece->in + static_cast<std::size_t>(place.y) * piece->row_step +
                                      static_cast<std::size_t>(place.x) * piece->step;
-        count_tile<1, 1>(*piece, nullptr, &window, table, sums);
-        for (int o = piece->first; o < piece->last; ++o) {
-          all[0][0][o] = sums[0][0][o];
-          if (ZeroOne) ones[o] = static_cast<float>(piece->ones[place.y * rows.width + place.x]);
-        }
+        count_tile<1, 1>(*piece, nullptr, &window, tables.of[0], sums);
+        for (int o = piece->first; o < piece->last; ++o) all[0][0][o] = sums[0][0][o];
       }
-      finish_some<ZeroOne, 1>(rows, place, 0, all, [&](int, int first) { return _mm256_loadu_ps(ones + first); });
+      finish_some<1>(rows, place, 0, all);
     }
   }
 }
 
 // Where rows are short, tiles go on from row to row.
-template <bool ZeroOne, int Panels>
+template <int Panels>
 void bconv_rows(const BConvRows* panels) {
   static constexpr decltype(&count_tile<1, Panels>) tiles[BYTE_TILE] = {count_tile<1, Panels>, count_tile<2, Panels>,
                                                                         count_tile<3, Panels>, count_tile<4, Panels>,
                                                                         count_tile<5, Panels>, count_tile<6, Panels>};
   const WordPiece& piece = *panels->pieces;
   const auto* second = static_cast<const std::uint8_t*>(panels[Panels - 1].pieces->weights);
-  const std::uint8_t* table = tables.of[ZeroOne ? 1 : 0][0];
   Place place{0, 0, {}};
   for (int n = 0; n < Panels; ++n) place.end[n] = panels[n].end;
   const std::uint8_t* row = piece.in;
@@ -163,23 +141,16 @@ void bconv_rows(const BConvRows* panels) {
       }
     }
     alignas(32) Sums sums[BYTE_TILE];
-    tiles[positions - 1](piece, second, windows, table, sums);
-    finish_tile<ZeroOne>(panels, Panels, place, positions, sums);
-  }
-}
-
-template <bool ZeroOne>
-void bconv_panels(const BConvRows* panels, int count) {
-  bool is_one_group = true;
-  for (int n = 0; n < count; ++n) is_one_group = is_one_group && panels[n].count == 1;
-  if (is_one_group && count == 2 && panels[0].pieces->in == panels[1].pieces->in) return bconv_rows<ZeroOne, 2>(panels);
-  for (int n = 0; n < count; ++n) {
-    panels[n].count == 1 ? bconv_rows<ZeroOne, 1>(panels + n) : bconv_pieces<ZeroOne>(panels[n]);
+    tiles[positions - 1](piece, second, windows, tables.of[0], sums);
+    finish_tile(panels, Panels, place, positions, sums);
   }
 }
 
 void rows(const BConvRows* panels, int count) {
-  panels->zero_one ? bconv_panels<true>(panels, count) : bconv_panels<false>(panels, count);
+  bool is_one_group = true;
+  for (int n = 0; n < count; ++n) is_one_group = is_one_group && panels[n].count == 1;
+  if (is_one_group && count == 2 && panels[0].pieces->in == panels[1].pieces->in) return bconv_rows<2>(panels);
+  for (int n = 0; n < count; ++n) panels[n].count == 1 ? bconv_rows<1>(panels + n) : bconv_pieces(panels[n]);
 }
 
 void split(const std::uint64_t* codes, std::size_t words, int positions, std::uint8_t* to, std::size_t bytes) {
@@ -212,6 +183,6 @@ bool suits(const BConvShape& shape) {
 }  // namespace
 
 extern const WordKernels words__avx2;
-const WordKernels words__avx2 = {1, MOST_PANELS, can, suits, rows, ones, split};
+const WordKernels words__avx2 = {1, MOST_PANELS, can, suits, rows, split};
 
 }  // namespace ftbnn

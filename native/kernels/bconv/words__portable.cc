@@ -18,36 +18,28 @@ inline std::uint64_t nibbles(std::uint64_t word) {
   return (word & pairs) + (word >> 2 & pairs);
 }
 
-template <bool ZeroOne>
-inline std::uint64_t hits(std::uint64_t a, std::uint64_t b) {
-  return ZeroOne ? a & b : a ^ b;
-}
-
 // Three words of every channel: a full adder makes two of them (worth 1 and 2), which saves a third of the counting.
-template <bool ZeroOne>
 inline void count(const std::uint64_t* in, const std::uint64_t* w, std::uint64_t* bytes) {
   constexpr std::uint64_t low = 0x0f0f0f0f0f0f0f0f;
   const std::uint64_t in0 = in[0], in1 = in[1], in2 = in[2];
   for (int o = 0; o < PANEL; ++o) {
-    const std::uint64_t a = hits<ZeroOne>(in0, w[o]), b = hits<ZeroOne>(in1, w[PANEL + o]);
-    const std::uint64_t c = hits<ZeroOne>(in2, w[2 * PANEL + o]);
+    const std::uint64_t a = in0 ^ w[o], b = in1 ^ w[PANEL + o];
+    const std::uint64_t c = in2 ^ w[2 * PANEL + o];
     const std::uint64_t one = a ^ b ^ c, two = (a & b) | ((a ^ b) & c);
     const std::uint64_t twos = nibbles(two), sum = nibbles(one) + twos + twos;
     bytes[o] += (sum & low) + (sum >> 4 & low);
   }
 }
 
-template <bool ZeroOne>
 inline void count_one(std::uint64_t in, const std::uint64_t* w, std::uint64_t* bytes) {
   constexpr std::uint64_t low = 0x0f0f0f0f0f0f0f0f;
   for (int o = 0; o < PANEL; ++o) {
-    const std::uint64_t sum = nibbles(hits<ZeroOne>(in, w[o]));
+    const std::uint64_t sum = nibbles(in ^ w[o]);
     bytes[o] += (sum & low) + (sum >> 4 & low);
   }
 }
 
 // Counts of a window, of all 32 channels; those outside of the piece are nobody's.
-template <bool ZeroOne>
 void count_window(const WordPiece& piece, int y, int x, std::int32_t* pop) {
   constexpr std::uint64_t even = 0x00ff00ff00ff00ff;
   std::uint64_t in[BLOCK], bytes[PANEL] = {};
@@ -55,8 +47,8 @@ void count_window(const WordPiece& piece, int y, int x, std::int32_t* pop) {
   const auto* w = static_cast<const std::uint64_t*>(piece.weights);
   const auto flush = [&] {
     int k = 0;
-    for (; k + 3 <= filled; k += 3, w += 3 * PANEL) count<ZeroOne>(in + k, w, bytes);
-    for (; k < filled; ++k, w += PANEL) count_one<ZeroOne>(in[k], w, bytes);
+    for (; k + 3 <= filled; k += 3, w += 3 * PANEL) count(in + k, w, bytes);
+    for (; k < filled; ++k, w += PANEL) count_one(in[k], w, bytes);
     for (int o = 0; o < PANEL; ++o) {
       std::uint64_t sum = (bytes[o] & even) + (bytes[o] >> 8 & even);
       sum += sum >> 32;
@@ -76,50 +68,30 @@ void count_window(const WordPiece& piece, int y, int x, std::int32_t* pop) {
   flush();
 }
 
-template <bool ZeroOne>
 void bconv_rows(const BConvRows& rows) {
   Epilogue end = rows.end;
   for (int y = 0; y < rows.rows; ++y, next_row(end)) {
     const float* bases = rows.base + rows.row_border[y] * rows.row_base;
     for (int x = 0; x < rows.width; ++x) {
+      const float* base = bases + rows.column_border[x] * PANEL;
       float acc[PANEL];
       for (const WordPiece* piece = rows.pieces; piece != rows.pieces + rows.count; ++piece) {
         std::int32_t pop[PANEL] = {};
-        count_window<ZeroOne>(*piece, y, x, pop);
-        if (ZeroOne) {
-          const std::int32_t ones = piece->ones[y * rows.width + x];
-          for (int o = piece->first; o < piece->last; ++o) acc[o] = static_cast<float>(2 * pop[o] - ones);
-        } else {
-          const float* base = bases + rows.column_border[x] * PANEL;
-          for (int o = piece->first; o < piece->last; ++o) acc[o] = base[o] - static_cast<float>(2 * pop[o]);
-        }
+        count_window(*piece, y, x, pop);
+        for (int o = piece->first; o < piece->last; ++o) acc[o] = base[o] - rows.worth * static_cast<float>(pop[o]);
       }
       finish(end, x, rows.channels, acc);
     }
   }
 }
 
-void rows(const BConvRows* panels, int) { panels->zero_one ? bconv_rows<true>(*panels) : bconv_rows<false>(*panels); }
-
-int popcount(std::uint64_t word) {
-  word -= word >> 1 & 0x5555555555555555;
-  word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
-  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
-  return static_cast<int>(word * 0x0101010101010101 >> 56);
-}
-
-void ones(const std::uint64_t* codes, std::size_t words, int positions, std::int32_t* ones) {
-  for (int x = 0; x < positions; ++x) {
-    ones[x] = 0;
-    for (std::size_t k = 0; k < words; ++k) ones[x] += popcount(*codes++);
-  }
-}
+void rows(const BConvRows* panels, int) { bconv_rows(*panels); }
 
 bool always(const BConvShape&) { return true; }
 
 }  // namespace
 
 extern const WordKernels words__portable;
-const WordKernels words__portable = {sizeof(std::uint64_t), 1, always, always, rows, ones, nullptr};
+const WordKernels words__portable = {sizeof(std::uint64_t), 1, always, always, rows, nullptr};
 
 }  // namespace ftbnn
