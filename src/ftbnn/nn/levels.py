@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.nn import operators
+from ftbnn.nn.backend import backend
 from ftbnn.nn.rules import NO_RULE
 from ftbnn.nn.sign import Sign, sign
 
@@ -91,6 +92,8 @@ _STEPS = operators.define("steps(Tensor x, Tensor thresholds) -> Tensor", plain=
 
 def steps(x: Tensor, thresholds: Tensor) -> Tensor:
     """How many of the thresholds, which rise, each number is greater than; no gradient. One operator of the file."""
+    if backend() == "plain":  # in operators that every format has
+        return torch.stack([(x > threshold).to(x.dtype) for threshold in thresholds.unbind()]).sum(0)
     found: Tensor = _STEPS(x, thresholds) if operators.is_seen() else _count(x, thresholds)
     return found
 
@@ -116,6 +119,8 @@ class Even(Sign):
         if torch.is_grad_enabled() and (x.requires_grad or self.unit.requires_grad):
             inside = (x / unit).clamp(0, self.count)
             return (inside + ((inside - 0.5).ceil() - inside).detach()) * unit
+        if backend() == "plain":
+            return ((x / unit).clamp(0, self.count) - 0.5).ceil() * unit
         places = torch.arange(1, self.count + 1, dtype=x.dtype, device=x.device) - 0.5
         return steps(x, places * unit) * unit
 
