@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <cmath>
 
 #include <array>
 #include <limits>
@@ -40,7 +41,7 @@ GradientRule rule_named(const std::string& name, const std::vector<double>& numb
 void init_block(Block* self, int n, int h, int w, int inputs, int outputs, Pair kernel, Pair stride, Pair padding,
                 int groups, bool zero_one, const std::string& rule, const std::vector<double>& rule_numbers,
                 double weight_bound, bool identity, bool normalise, bool batch_stats, bool byte_gradients, double eps,
-                double momentum) {
+                double momentum, double limit) {
   const BatchShape shape =
       batch_shape(n, h, w, inputs, outputs, kernel[0], kernel[1], stride[0], stride[1], padding[0], padding[1], groups);
   if (n < 1 || groups < 1 || groups > inputs || groups > outputs || shape.oh < 1 || shape.ow < 1)
@@ -55,6 +56,7 @@ void init_block(Block* self, int n, int h, int w, int inputs, int outputs, Pair 
                    byte_gradients,
                    eps,
                    momentum,
+                   static_cast<float>(limit),
                    usable_features()};
 }
 
@@ -85,7 +87,7 @@ BlockTensors block_tensors(const Block& block, const Arrays& arrays, bool is_for
   t.inside = arrays.optional<std::uint64_t>(t.has_codes ? "x_inside" : "inside", words);
   if (!t.has_codes) t.codes = arrays.required<std::uint64_t>("codes", words);
   t.y = arrays.required<std::int16_t>("y", outs);
-  t.saved = arrays.required<float>("saved", 4 * out);
+  t.saved = arrays.required<float>("saved", 5 * out);
   if (is_forward) {
     t.x = arrays.required<const float>("x", ins);
     t.running_mean = arrays.optional<const float>("running_mean", out);
@@ -114,7 +116,8 @@ BlockTensors block_tensors(const Block& block, const Arrays& arrays, bool is_for
   t.right_grad = arrays.optional<float>("right_grad", out);
   t.input_shift_grad = arrays.optional<float>("input_shift_grad", in);
   t.after_grad = arrays.optional<float>("after_grad", out);
-  const bool is_linear = t.left == nullptr && t.right == nullptr;
+  t.factor_grad = arrays.optional<float>("factor_grad", out);
+  const bool is_linear = t.left == nullptr && t.right == nullptr && std::isinf(block.limit);
   const bool needs_x = (block.identity && !is_linear) || (t.x_grad != nullptr && !keeps_bits(block, t));
   if (needs_x && t.x == nullptr) throw nb::value_error("x is missing");
   if (t.x_grad != nullptr && keeps_bits(block, t) && t.inside == nullptr) throw nb::value_error("inside is missing");
@@ -298,7 +301,7 @@ void bind_training(nb::module_ m) {
   nb::class_<Block>(m, "Block", "One block for one shape of input.")
       .def("__init__", &init_block, nb::kw_only(), "n"_a, "h"_a, "w"_a, "inputs"_a, "outputs"_a, "kernel"_a, "stride"_a,
            "padding"_a, "groups"_a, "zero_one"_a, "rule"_a, "rule_numbers"_a, "weight_bound"_a, "identity"_a,
-           "normalise"_a, "batch_stats"_a, "byte_gradients"_a, "eps"_a, "momentum"_a)
+           "normalise"_a, "batch_stats"_a, "byte_gradients"_a, "eps"_a, "momentum"_a, "limit"_a)
       .def("forward", &run_forward, "threads"_a, "arrays"_a,
            nb::sig("def forward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> "
                    "tuple[float, float, float, float]"),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "base/scratch.h"
 #include "base/table.h"
@@ -36,28 +38,33 @@ class Stopwatch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// What `saved` holds for each channel: of z = scale * y + shift, and of the normalised y = rate * (y - mean).
+// What `saved` holds for each channel: of z = scale * y + shift, and of the normalised y = rate * (y - mean), where
+// rate is factor * root.
 struct Saved {
-  Saved(float* at, int channels) : scale(at), shift(at + channels), mean(at + 2 * channels), rate(at + 3 * channels) {}
-  float *scale, *shift, *mean, *rate;
+  Saved(float* at, int channels)
+      : scale(at), shift(at + channels), mean(at + 2 * channels), rate(at + 3 * channels), root(at + 4 * channels) {}
+  float *scale, *shift, *mean, *rate, *root;
 };
 
 // z and the slopes of any activation, for rows of several positions.
 struct Affine {
-  Affine(const BlockTensors& t, const Saved& s, const Wide& wide)
+  Affine(const Block& b, const BlockTensors& t, const Saved& s, const Wide& wide)
       : scale(wide.repeat(s.scale)),
         shift(wide.repeat(s.shift)),
         left(slopes(t.left, wide)),
         right(slopes(t.right, wide)),
-        linear(t.left == nullptr && t.right == nullptr) {
+        linear(t.left == nullptr && t.right == nullptr && std::isinf(b.limit)),
+        limit(std::isinf(b.limit) ? std::numeric_limits<float>::quiet_NaN() : b.limit) {
     if (t.after != nullptr) after = wide.repeat(t.after);
   }
   BlockAffine get() const {
-    return {scale.data(), shift.data(), left.data(), right.data(), after.empty() ? nullptr : after.data(), linear};
+    return {scale.data(), shift.data(), left.data(), right.data(), after.empty() ? nullptr : after.data(),
+            linear,       limit};
   }
 
   std::vector<float> scale, shift, left, right, after;
   bool linear;
+  float limit;
 
  private:
   static std::vector<float> slopes(const float* given, const Wide& wide) {
@@ -69,9 +76,10 @@ void find_affine(const Block& b, const BlockTensors& t, double positions, const 
                  const std::int64_t* squares, const Saved& saved) {
   for (int c = 0; c < b.shape.out; ++c) {
     const double factor = t.factor != nullptr ? t.factor[c] : 1.0;
-    double mean = 0, variance = 1;  // of factor * y
+    double mean = 0, variance = 1, center = 0;  // of factor * y; center: of y
     if (b.batch_stats) {
       const double plain = static_cast<double>(sums[c]) / positions;
+      center = plain;
       mean = factor * plain;
       variance = factor * factor * std::max(0.0, static_cast<double>(squares[c]) / positions - plain * plain);
       if (t.new_mean != nullptr) {
@@ -82,14 +90,15 @@ void find_affine(const Block& b, const BlockTensors& t, double positions, const 
     } else if (b.normalise) {
       mean = t.running_mean[c];
       variance = t.running_var[c];
+      center = factor != 0 ? mean / factor : 0.0;
     }
-    const double rate = factor / std::sqrt(variance + b.eps), gamma = t.gamma != nullptr ? t.gamma[c] : 1.0;
-    const double center = factor != 0 ? mean / factor : 0.0;
+    const double root = 1 / std::sqrt(variance + b.eps), rate = factor * root;
+    const double gamma = t.gamma != nullptr ? t.gamma[c] : 1.0;
+    saved.root[c] = static_cast<float>(root);
     saved.rate[c] = static_cast<float>(rate);
     saved.mean[c] = static_cast<float>(center);
     saved.scale[c] = static_cast<float>(gamma * rate);
-    const double shift = factor != 0 ? -gamma * rate * center : -gamma * mean / std::sqrt(variance + b.eps);
-    saved.shift[c] = static_cast<float>(shift + (t.beta != nullptr ? t.beta[c] : 0.0));
+    saved.shift[c] = static_cast<float>(-gamma * root * mean + (t.beta != nullptr ? t.beta[c] : 0.0));
   }
 }
 
@@ -137,7 +146,7 @@ ForwardTimes forward(const Block& b, const BlockTensors& t, Team& team) {
   times.conv = watch.lap();
 
   const Wide wide(s.out);
-  const Affine affine(t, per_channel, wide);
+  const Affine affine(b, t, per_channel, wide);
   const Pieces pieces(z(s.n) * s.positions());
   const float* shortcut = b.identity ? t.x : t.shortcut;
   const std::size_t out_words = words_of(s.out), some = std::max(LEAST_AT_HAND, FLOATS_AT_HAND / channels);
@@ -167,7 +176,7 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
   const Pieces pieces(z(s.n) * outputs, LEAST_SUMMED);
   const Saved per_channel(t.saved, s.out);
   const Wide wide(s.out);
-  const Affine affine(t, per_channel, wide);
+  const Affine affine(b, t, per_channel, wide);
   const float* shortcut = b.identity ? t.x : t.shortcut;
 
   const std::vector<float> mean_row = wide.repeat(per_channel.mean);
@@ -194,6 +203,12 @@ BackwardTimes backward(const Block& b, const BlockTensors& t, Team& team) {
     constant[c] = static_cast<float>((b.batch_stats ? -scale * beta / positions : 0.0) - slope * mean);
     if (t.beta_grad != nullptr) t.beta_grad[c] = static_cast<float>(beta);
     if (t.gamma_grad != nullptr) t.gamma_grad[c] = static_cast<float>(rate * centered);
+    if (t.factor_grad != nullptr) {
+      // The batch's deviation takes a factor out again, but for eps: d/df of f (y - mean) / sqrt(f^2 var + eps).
+      const double root = per_channel.root[c], gamma = t.gamma != nullptr ? t.gamma[c] : 1.0;
+      const double inner = b.batch_stats ? b.eps * root * root * centered : centered + mean * beta;
+      t.factor_grad[c] = static_cast<float>(gamma * root * inner);
+    }
     if (t.left_grad != nullptr) t.left_grad[c] = static_cast<float>(sums[2 * channels + c]);
     if (t.right_grad != nullptr) t.right_grad[c] = static_cast<float>(sums[3 * channels + c]);
     if (t.after_grad != nullptr) t.after_grad[c] = static_cast<float>(sums[4 * channels + c]);

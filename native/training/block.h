@@ -2,7 +2,7 @@
 //
 //   y    = conv(sign(x + input_shift), sign(proxies))                         exact integers
 //   z    = gamma * (factor * y - mean) / sqrt(var + eps) + beta + shortcut
-//   out  = slope * z + after,   slope = right where z > 0, else left
+//   out  = slope * z + after,   slope = right where z > 0, else left;  or z cut to [-limit, limit]
 //
 // mean and var are the batch's (biased), from exact sums, or the running ones, or 0 and 1 without a norm. Backward
 // needs the dense codes of x (one bit each), y (16 bits), the shortcut where slopes are two, and of x one bit, whether
@@ -29,6 +29,7 @@ struct Block {
   bool batch_stats;     // it takes the batch's statistics, not the running ones
   bool byte_gradients;  // of the convolution: rounded to bytes (kernels/conv_grad/conv_grad.h)
   double eps, momentum;
+  float limit;  // of z, infinite: none; with one there are no slopes
   Features usable;
 };
 
@@ -36,7 +37,7 @@ struct Block {
 struct BlockTensors {
   const float *x, *weight, *tail, *shortcut, *factor, *gamma, *beta, *left, *right, *input_shift, *after, *running_mean,
       *running_var;
-  // Forward makes these. codes, inside: [n][h][w][words of in]. y: [n][oh][ow][out]. saved: [4][out].
+  // Forward makes these. codes, inside: [n][h][w][words of in]. y: [n][oh][ow][out]. saved: [5][out].
   float *out, *new_mean, *new_var;
   std::uint64_t *codes, *inside;
   bool has_codes;                         // the block before has made codes and inside already
@@ -47,8 +48,8 @@ struct BlockTensors {
   // identity shortcut included. Where the gradient of x needs x itself, that of an identity shortcut is made apart
   // first, in shortcut_grad.
   const float* grad;
-  float *x_grad, *weight_grad, *tail_grad, *shortcut_grad, *gamma_grad, *beta_grad, *left_grad, *right_grad,
-      *input_shift_grad, *after_grad;
+  float *x_grad, *weight_grad, *tail_grad, *shortcut_grad, *factor_grad, *gamma_grad, *beta_grad, *left_grad,
+      *right_grad, *input_shift_grad, *after_grad;
 };
 
 // Seconds of the phases, for profiles.

@@ -16,6 +16,8 @@ from ftbnn.nn.methods import METHODS
 from ftbnn.nn.methods.reactnet import RPReLU
 from ftbnn.nn.native import Block
 from ftbnn.nn.native.block import BLOCK
+from ftbnn.nn.rules import Wedge
+from ftbnn.nn.scales import ChannelScale
 
 OUTPUT_TOLERANCE = 1e-5  # float32 BatchNorm, relative to the largest output
 GRADIENT_TOLERANCE = {"portable": 1e-4, "avx2": 1e-4, "avx512": 1e-4}
@@ -49,6 +51,7 @@ def act_of(name, channels):
         "prelu": lambda: nn.PReLU(channels, init=0.3),
         "fprelu": lambda: FPReLU(channels),
         "rprelu": lambda: RPReLU(channels),
+        "hardtanh": nn.Hardtanh,
     }[name]()
 
 
@@ -61,10 +64,11 @@ def convolutions(draw):
     inputs, outputs = draw(channels), draw(channels)
     kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     size = [draw(st.integers(k, 9)) for k in kernel]
-    rule = draw(st.sampled_from([Window(0.5), Window(), Polynomial(), Tanh(2.0, 1.5)]))
+    rule = draw(st.sampled_from([Window(0.5), Window(), Polynomial(), Tanh(2.0, 1.5), Wedge(1.5, 2.0)]))
     sign = {"zero_one": draw(st.booleans()), "rule": rule}
     weight_rule = draw(st.sampled_from([Window(0.1), Window(), Polynomial(), Tanh(0.5, 2.0)]))
-    signs = draw(st.sampled_from([Signs, Signs, MeanScaledSigns]))(weight_rule)
+    kind = draw(st.sampled_from([Signs, Signs, MeanScaledSigns]))
+    signs = kind(weight_rule, multiplier=draw(st.sampled_from(["factor", "none", "function"])))
     if inputs // groups * kernel[0] * kernel[1] > 2:  # one weight has no deviation, and of two the scale is 2^-0.5
         signs = draw(st.sampled_from([signs, signs, signs, METHODS["irnet"].signs()]))
     conv = BConv(
@@ -76,8 +80,9 @@ def convolutions(draw):
         groups=groups,
         input=ShiftedSign(inputs, **sign) if draw(st.booleans()) else Sign(**sign),
         signs=signs,
+        scale=ChannelScale(draw(st.sampled_from([1, outputs]))) if draw(st.booleans()) else None,
     )
-    for parameter in conv.input.parameters():
+    for parameter in [*conv.input.parameters(), *([] if conv.scale is None else conv.scale.parameters())]:
         nn.init.normal_(parameter)
     return conv, (draw(st.integers(1, 3)), inputs, *size)
 
@@ -92,7 +97,7 @@ def blocks(draw):
         momentum=draw(st.sampled_from([None, 0.1])),
         track_running_stats=draw(st.booleans()),
     )
-    act = act_of(draw(st.sampled_from(["none", "relu", "prelu", "fprelu", "rprelu"])), conv.out_channels)
+    act = act_of(draw(st.sampled_from(["none", "relu", "prelu", "fprelu", "rprelu", "hardtanh"])), conv.out_channels)
     for parameter in [*norm.parameters(), *act.parameters()]:
         nn.init.normal_(parameter)
     return nn.ModuleDict({"conv": conv, "norm": norm, "act": act}), shape
@@ -122,7 +127,9 @@ def in_double(tensor, x=None, x64=None):
 
 def assert_near(ours, wanted, tolerance, what):
     error = (ours.double() - wanted.double()).abs().amax().item() if wanted.numel() else 0.0
-    assert error <= tolerance * max([1e-2, *wanted.abs().flatten().tolist()]), f"{what}: {error}"
+    # Where a narrow window lets few gradients pass, all that do may be small sums of large numbers.
+    least = 1e-2 if tolerance < BF16_TOLERANCE else 0.5
+    assert error <= tolerance * max([least, *wanted.abs().flatten().tolist()]), f"{what}: {error}"
 
 
 def assume_well_posed(block, x, shortcut, training):
@@ -142,7 +149,9 @@ def assume_well_posed(block, x, shortcut, training):
     twin["act"].register_forward_pre_hook(lambda _, given: kinks.append(given[0]))
     run_torch(twin, x64, in_double(shortcut, x, x64))
     before = getattr(twin["act"], "before", torch.zeros(1)).view(1, -1, 1, 1)
-    assume(((kinks[0] + before).abs() > 1e-4).all())  # at the knee a float may take the other slope
+    knees = (-1.0, 1.0) if isinstance(twin["act"], nn.Hardtanh) else (0.0,)
+    # At a knee a float may take the other slope.
+    assume(all(((kinks[0] + before - knee).abs() > 1e-4).all() for knee in knees))
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,6 +2,7 @@
 //
 // A block is  out = act(scale * y + shift + shortcut) + after  with y the exact integers of a binary convolution and
 //   act(z) = right * z where z > 0, else left * z      (all slopes per channel; ReLU is left 0, right 1)
+//   or, where there is a limit, z cut to [-limit, limit], with a gradient inside alone (Hardtanh; the slopes are 1)
 // Everything is [positions][channels], dense; per-channel arrays have `channels` entries. `shortcut` may be null.
 // a * b + c is never fused here, so every ISA gives the same floats, and backward finds the z of forward again.
 #pragma once
@@ -14,7 +15,8 @@ namespace ftbnn {
 struct BlockAffine {
   const float *scale, *shift, *left, *right;
   const float* after;  // null: nothing is added
-  bool linear;         // both slopes are 1: z need not be known in backward
+  bool linear;         // both slopes are 1 and there is no limit: z need not be known in backward
+  float limit;         // not a number: none, and every comparison with it is false
 };
 
 // What stands for the derivative of a sign (ftbnn/nn/rules.py): d(x) =

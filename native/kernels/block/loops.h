@@ -55,13 +55,16 @@ void activate_rows(const std::int16_t* __restrict y, const float* __restrict sho
   const float* __restrict scale = affine.scale, * __restrict shift = affine.shift;
   const float* __restrict left = affine.left, * __restrict right = affine.right;
   const float* __restrict after = affine.after;
+  const float limit = affine.limit;
   for (std::size_t p = 0; p < positions; ++p, y += channels, out += channels) {
     for (int c = 0; c < channels; ++c) {
       float z = scale[c] * static_cast<float>(y[c]) + shift[c];
       if (Shortcut) z += shortcut[c];
       const float l = left[c], r = right[c];
-      out[c] = (z > 0 ? r : l) * z;
-      if (After) out[c] += after[c];
+      float value = (z > 0 ? r : l) * z;
+      value = value > limit ? limit : value;  // what is not a number stays so
+      value = value < -limit ? -limit : value;
+      out[c] = After ? value + after[c] : value;
     }
     if (Shortcut) shortcut += channels;
   }
@@ -86,6 +89,7 @@ void reduce_rows(const float* __restrict grad, const std::int16_t* __restrict y,
                  float* __restrict beta, float* __restrict gamma, float* __restrict lefts, float* __restrict rights) {
   const float* __restrict scale = affine.scale, * __restrict shift = affine.shift;
   const float* __restrict left = affine.left, * __restrict right = affine.right;
+  const float limit = affine.limit;
   for (std::size_t p = 0; p < positions; ++p, y += channels, grad += channels) {
     for (int c = 0; c < channels; ++c) {
       const auto value = static_cast<float>(y[c]);
@@ -98,6 +102,7 @@ void reduce_rows(const float* __restrict grad, const std::int16_t* __restrict y,
         rights[c] += dz * above;
         lefts[c] += dz * (z - above);
         dz *= z > 0 ? r : l;
+        dz = __builtin_fabsf(z) >= limit ? 0.0F : dz;
       }
       beta[c] += dz;
       gamma[c] += dz * (value - mean[c]);
@@ -130,6 +135,7 @@ void differentiate_rows(const float* __restrict grad, const std::int16_t* __rest
                         float* __restrict grad_y, float* __restrict shortcut_grad, std::uint32_t* __restrict largest) {
   const float* __restrict scale = affine.scale, * __restrict shift = affine.shift;
   const float* __restrict left = affine.left, * __restrict right = affine.right;
+  const float limit = affine.limit;
   for (std::size_t p = 0; p < positions; ++p, y += channels, grad += channels, grad_y += channels) {
     // Or every position would be asked whether arrays overlap.
 #pragma GCC ivdep
@@ -141,6 +147,7 @@ void differentiate_rows(const float* __restrict grad, const std::int16_t* __rest
         if (Shortcut) z += shortcut[c];
         const float l = left[c], r = right[c];
         dz *= z > 0 ? r : l;
+        dz = __builtin_fabsf(z) >= limit ? 0.0F : dz;
       }
       const float made = scale[c] * dz + (b[c] * value + k[c]);
       grad_y[c] = made;
@@ -193,7 +200,7 @@ inline float exp_minus(float v) {
 
 template <GradientRule::Kind Rule>
 inline float derivative(float u, float a, float b) {
-  const float magnitude = u < 0 ? -u : u;
+  const float magnitude = __builtin_fabsf(u);
   if (Rule == GradientRule::window) return magnitude <= a ? 1.0F : 0.0F;
   if (Rule == GradientRule::polynomial) return magnitude < 1 ? 2 - 2 * magnitude : 0.0F;
   const float e = exp_minus(2 * a * magnitude), sum = 1 + e;  // 1 - tanh(v)^2 = 4 e / (1 + e)^2, e = exp(-2 |v|)

@@ -26,7 +26,7 @@ def code_of(address: int, count: int) -> int:
 class Block:
     """One block for one shape of input."""
 
-    def __init__(self, *, n: int, h: int, w: int, inputs: int, outputs: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], groups: int, zero_one: bool, rule: str, rule_numbers: Sequence[float], weight_bound: float, identity: bool, normalise: bool, batch_stats: bool, byte_gradients: bool, eps: float, momentum: float) -> None: ...
+    def __init__(self, *, n: int, h: int, w: int, inputs: int, outputs: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], groups: int, zero_one: bool, rule: str, rule_numbers: Sequence[float], weight_bound: float, identity: bool, normalise: bool, batch_stats: bool, byte_gradients: bool, eps: float, momentum: float, limit: float) -> None: ...
 
     def forward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> tuple[float, float, float, float]:
         """Seconds of packing weights, packing x, convolution, activation."""

@@ -36,6 +36,7 @@ class Case:
     image_size: int
     classes: int
     threads: int
+    method: str | None = None  # that makes the model binary, if not its own
 
     def __post_init__(self) -> None:
         if min(self.image_size, self.classes, self.threads) < 1 or self.batch < 2:
@@ -47,7 +48,8 @@ class Case:
         torch.manual_seed(0)
         entry = find(self.model)
         stem = stem_for(self.image_size) if entry.has_stems else None
-        network = build(self.model, classes=self.classes, width=self.width, stem=stem)
+        size = {"method": self.method, "image_size": self.image_size} if self.method is not None else {}
+        network = build(self.model, classes=self.classes, width=self.width, stem=stem, **size)  # type: ignore[arg-type]
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if formulation.startswith("native"):
             lay_out(network)

@@ -31,7 +31,7 @@ ELEMENTWISE = frozenset(
     "abs ceil clamp clamp_min clamp_max cos div elu eq erf exp floor ge gelu gt hardsigmoid "
     "hardswish hardtanh le leaky_relu log log1p lt maximum minimum "
     "mish mul ne neg pow _prelu_kernel reciprocal relu round rsqrt sgn sigmoid sign silu "
-    "ftbnn::fprelu sin softplus sqrt square tanh threshold where _softmax _safe_softmax _log_softmax "
+    "ftbnn::fprelu ftbnn::steps sin softplus sqrt square tanh threshold where _softmax _safe_softmax _log_softmax "
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_with_update "
     "cudnn_batch_norm native_layer_norm native_group_norm logical_and logical_or logical_not bitwise_and "
     "bitwise_or bitwise_not avg_pool2d upsample_nearest2d upsample_bilinear2d".split()
@@ -53,7 +53,7 @@ def shape_only(name: str, args: Sequence[Any]) -> Any:
     Asking gives the same answer but takes milliseconds a call and, the first time, loads PyTorch's compiler (1 s).
     """
     x: Any = args[0] if args else None
-    if name in ("ftbnn::sign", "ftbnn::fprelu", "ftbnn::rounded"):
+    if name in ("ftbnn::sign", "ftbnn::fprelu", "ftbnn::rounded", "ftbnn::steps"):
         return torch.empty_like(x)
     if name in _BATCH_NORMS:
         return torch.empty_like(x), x.new_empty(0), x.new_empty(0)

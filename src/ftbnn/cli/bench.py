@@ -11,6 +11,7 @@ from ftbnn.text import counted, table
 
 if TYPE_CHECKING:
     from ftbnn.bench.profile import Profile
+    from ftbnn.bench.train import Case
 
 LEAST_SHARE = 0.002  # of a step, to stand in the printed profile
 
@@ -39,6 +40,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=10, help="timed steps per formulation")
     parser.add_argument("--profile", action="store_true", help="where the time of one native step goes instead")
     parser.add_argument("--backend", choices=("native", "native8"), help="of that step (default: native)")
+    parser.add_argument("--methods", nargs="*", metavar="NAME", help="a step of each method instead (default: of all)")
 
 
 def _run_train(args: argparse.Namespace) -> None:
@@ -49,6 +51,9 @@ def _run_train(args: argparse.Namespace) -> None:
     case = Case(args.model, args.width, args.batch, args.image_size, args.classes, args.threads)
     if args.profile:
         _print_profile(profile_step(case, args.backend or "native", rounds=args.rounds), as_json=args.json)
+        return
+    if args.methods is not None:
+        _print_methods(case, args.methods, rounds=args.rounds, as_json=args.json)
         return
     if args.backend:
         raise UserError("--backend is of --profile; without it all formulations are measured")
@@ -70,6 +75,30 @@ def _run_train(args: argparse.Namespace) -> None:
         for row in rows
     ]
     print(f"{args.model}, batch {args.batch}, {args.image_size}x{args.image_size}, {counted(args.threads, 'thread')}")
+    print(table(header, cells))
+
+
+def _print_methods(case: "Case", names: list[str], *, rounds: int, as_json: bool) -> None:
+    from ftbnn.bench.methods import measure_methods
+
+    rows = list(measure_methods(case, names, rounds=rounds))
+    if as_json:
+        print_json(rows)
+        return
+    shares = [backend for backend in ("native", "native8") if f"{backend}_share" in rows[0]]
+    header = ["method", "plain ms", *(f"{backend} ms" for backend in shares), "x plain"]
+    header += [*(f"{backend}: of ftbnn's speed" for backend in shares), "convolutions natively"]
+    cells = [
+        [
+            row["method"],
+            f"{row['plain_ms']:.0f}",
+            *(f"{row[f'{backend}_ms']:.0f}" for backend in shares),
+            f"{row['speedup']:.2f}",
+            *(f"{row[f'{backend}_share']:.2f}" for backend in shares),
+            f"{row['natively']} of {row['convolutions']}",
+        ]
+        for row in rows
+    ]
     print(table(header, cells))
 
 

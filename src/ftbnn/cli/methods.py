@@ -100,7 +100,8 @@ def _show(facts: list[dict[str, Any]]) -> None:
     cells = [[fact["name"], *_split(fact["published"]), fact["ours"]] for fact in facts]
     print(table(["published top-1", "ImageNet", "CIFAR-10", "ours"], cells))
     print("\n`ftbnn methods NAME` has all of a row: what is special, and what is not certain.")
-    print("abc(M,N) and group-net(K) take other numbers. docs/methods.md says where a row differs from its paper.")
+    print("abc(M,N) and group-net(K) take other numbers, ci-bcnn(FILE) edges.")
+    print("docs/methods.md says where a row differs from its paper.")
 
 
 def _split(published: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Table 4, left: group execution. The paper's 20 budgets in full; depths and groups trained at one equal budget."""
+"""Table 4: group execution (left), the paper's 20 budgets in full, and other methods (right)."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -10,6 +10,7 @@ from ftbnn.drawing import canvas
 from ftbnn.experiments.budgets import PRINTED, budget_rows, reference_rows
 from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.curves import curves
+from ftbnn.experiments.methods import right_jobs, right_table
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.nn import stem_for
@@ -20,7 +21,8 @@ TITLE = "Table 4: derived networks and groups"
 ABOUT = (
     "At an equal budget more groups allow a wider network. The paper finds that 18 layers gain nothing from groups "
     "and that 34 layers do, in training and in test accuracy. Here the widths come from `ftbnn design` at one "
-    "budget for the data's image size. The 20 budgets of the paper's own networks are counted, not trained."
+    "budget for the data's image size. The 20 budgets of the paper's own networks are counted, not trained. The right "
+    "half has other methods, here all in one network and with one recipe."
 )
 DEPTHS, GROUPS = (34, 18), (1, 5, 3)
 AT_BUDGET = 90  # the paper's rows that stand beside ours: its smaller budget has all of these depths and groups
@@ -62,13 +64,14 @@ def _design(layers: int, groups: int, request: Request) -> Design:
 
 
 def jobs(request: Request) -> list[Job]:
-    """Most telling first: 34 layers with and without groups, then 18, then 3 groups, then further seeds."""
+    """Most telling first: 34 layers with and without groups, then 18, then 3 groups, further seeds; then methods."""
     order = [(34, 1), (34, 5), (18, 1), (18, 5), (34, 3), (18, 3)]
-    return [
+    derived = [
         Job(f"d{layers}-g{groups}", f"ftbnn-d{layers}-g{groups}-v{_design(layers, groups, request).width}", seed, None)
         for seed in range(request.seeds)
         for layers, groups in order
     ]
+    return derived + right_jobs(request)
 
 
 def show(request: Request, records: Sequence[Record]) -> Findings:
@@ -105,7 +108,12 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
             )
     ours = f"{request.data}, {counted(request.epochs, 'epoch')}"
     caption = f"Equal budget ({request.budget_m:g} M): paper on ImageNet, ours on {ours}"
-    tables = [Table("groups", caption, columns, rows), judge(CLAIMS, records), *_budgets()]
+    tables = [
+        Table("groups", caption, columns, rows),
+        judge(CLAIMS, records),
+        right_table(request, records),
+        *_budgets(),
+    ]
     return Findings(tables, [_draw(request, records)] if records else [])
 
 

@@ -5,11 +5,12 @@ from ftbnn.nn.bconv import BConv
 from ftbnn.nn.binarizer import Binarizer, set_mode
 from ftbnn.nn.blocks import BasicBlock, Bridge, DuplicateReduction, ProjectionReduction
 from ftbnn.nn.convert import Binarized, binarize
+from ftbnn.nn.ensemble import Ensemble
 from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.layer import Layer, after_step, set_progress
 from ftbnn.nn.levels import Levels
 from ftbnn.nn.method import Act, Method, Shape, activation
-from ftbnn.nn.methods import METHODS, method_named
+from ftbnn.nn.methods import METHODS, decouple, method_named
 from ftbnn.nn.rounded import RoundedConv2d
 from ftbnn.nn.rules import EDE, Fourier, Polynomial, Rule, Tanh, Wedge, Window
 from ftbnn.nn.scales import ChannelScale, Gate, InputScale, MapScale, settle
@@ -30,6 +31,7 @@ __all__ = [
     "Bridge",
     "ChannelScale",
     "DuplicateReduction",
+    "Ensemble",
     "FPReLU",
     "Fourier",
     "Gate",
@@ -59,6 +61,7 @@ __all__ = [
     "after_step",
     "backend",
     "binarize",
+    "decouple",
     "first_conv",
     "method_named",
     "set_mode",

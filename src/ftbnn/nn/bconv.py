@@ -181,7 +181,8 @@ class BConv(Layer):
     def forward(self, x: Tensor) -> Tensor:
         block = native.Block.of(x, self)
         out = self._convolve(x) if block is None else block.run()
-        return out if self.scale is None else self.scale(out, x)
+        is_done = self.scale is None or (block is not None and block.is_whole)
+        return out if is_done else self.scale(out, x)  # type: ignore[misc]
 
     def _convolve(self, x: Tensor) -> Tensor:
         if not self.training and (terms := self._terms(x)) is not None:
@@ -243,6 +244,9 @@ class BConv(Layer):
             self.proxies(part).copy_(self.signs(self.proxies(part)))
         self.signs.set_mode("real")
 
+    def input_shift(self) -> Tensor | None:
+        return None if self.input is None else self.input.input_shift()
+
     @torch.no_grad()
     def adopt(self, packed: Packed) -> None:
         if self.input is not None:
@@ -261,8 +265,16 @@ class BConv(Layer):
             magnitudes.append(self.signs(proxies).abs()[:, 0, 0, 0].double())
         if magnitudes:
             packed.scale = packed.scale / torch.cat(magnitudes)
+        if magnitudes and not packed.has_norm and self.signs.magnitude is not None:
+            self._enlarge(packed)
         if isinstance(self.scale, Layer):
             self.scale.adopt(packed)
+
+    def _enlarge(self, packed: Packed) -> None:
+        """Proxies so large that their magnitude is the scale; if it does not follow them, comparing both finds it."""
+        for part in self.parts:
+            self.proxies(part).mul_(packed.scale[part.outputs].view(-1, 1, 1, 1))
+        packed.scale = torch.ones_like(packed.scale)
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"

@@ -10,11 +10,17 @@ from ftbnn.nn.method import Act, Method, Shape, activation
 from ftbnn.nn.methods import method_named
 from ftbnn.nn.native import Block, average, normalise, repeat
 
+# A Hardtanh behind a shortcut cuts what all blocks before it have added up. At BatchNorm's usual first gain of 1 a
+# fresh ResNet-20 cuts 33 to 45 % in every block: what shortcuts carry of the stem's gradient is a thousandth of it, the
+# rest came through a chain of estimated ones, and little is learned (docs/methods.md). So such blocks start small;
+# ReCU's own code starts at 1e-8.
+BOUNDED_GAIN = 0.1
+
 
 class Ordered(nn.Module):
     """The parts of a block, and its method's order of them."""
 
-    def __init__(self, shape: Shape, *, act: Act, method: str | Method) -> None:
+    def __init__(self, shape: Shape, *, act: Act, method: str | Method, has_shortcut: bool = True) -> None:
         super().__init__()
         way = method_named(method)
         self.order = way.order
@@ -22,11 +28,16 @@ class Ordered(nn.Module):
         before = self.order.find("B") < self.order.find("C")
         self.norm = nn.BatchNorm2d(shape.in_channels if before else shape.out_channels) if "B" in self.order else None
         self.act = activation(act, shape.out_channels)
+        if has_shortcut and isinstance(self.act, nn.Hardtanh) and self.norm is not None:
+            nn.init.constant_(self.norm.weight, BOUNDED_GAIN)
 
     def run(self, x: Tensor, *, shortcut: Tensor | None) -> Tensor:
         if self.norm is not None and self.order == "CB+A":
             if (block := Block.of(x, self.conv, self.norm, self.act, shortcut)) is not None:
                 return block.run()
+            if (block := Block.of(x, self.conv, self.norm, None, shortcut)) is not None:
+                out: Tensor = self.act(block.run())
+                return out
             return normalise(self.conv(x), self.norm, self.act, shortcut=shortcut)
         for step in self.order:
             if step == "+":
@@ -112,7 +123,8 @@ class Bridge(Ordered):
         self, in_channels: int, out_channels: int, *, act: Act = "fprelu", method: str | Method = "ftbnn"
     ) -> None:
         groups = -(-out_channels // in_channels)
-        super().__init__(Shape(out_channels, out_channels, groups=groups), act=act, method=method)
+        shape = Shape(out_channels, out_channels, groups=groups)
+        super().__init__(shape, act=act, method=method, has_shortcut=False)
         self.times, self.rest = divmod(out_channels, in_channels)
 
     def forward(self, x: Tensor) -> Tensor:

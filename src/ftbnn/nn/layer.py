@@ -29,6 +29,7 @@ class Packed:
     left: Tensor | None = None  # slopes
     right: Tensor | None = None
     after: Tensor | None = None  # what is added behind the slopes
+    has_norm: bool = True  # whether a BatchNorm behind takes what layers leave of scale and shift
 
 
 class Layer(nn.Module):
@@ -67,6 +68,10 @@ class Layer(nn.Module):
 
     def freeze(self) -> None:
         """Its weights become what its evaluation multiplies with, for formats that know no signs. No way back."""
+
+    def input_shift(self) -> Tensor | None:
+        """What it adds to its input before it takes signs, where that is its own: a learned threshold."""
+        return None
 
     def adopt(self, packed: Packed) -> None:
         """Takes its numbers back from a file; what cannot be written back is found when both are compared."""

@@ -1,10 +1,12 @@
 """Non-linearities of two straight pieces, whoever wrote them: what epilogues and native blocks can compute.
 
 y = slope * (x + before) + after,   slope = right where x + before > 0, else left
+y = x cut to [-limit, limit]        (Hardtanh: no slopes, nothing added)
 
 A ReLU is a slope of 0, so -inf becomes NaN where torch.relu gives 0: what has overflowed in training is not hidden.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,7 @@ class Slopes:
     right: Tensor | None = None
     before: Tensor | None = None
     after: Tensor | None = None
+    limit: float = math.inf
 
     def fit(self, channels: int) -> bool:
         return all(t is None or t.shape == (channels,) for t in (self.left, self.right, self.before, self.after))
@@ -35,6 +38,7 @@ def _relu(_: nn.ReLU, channels: int) -> Slopes:
 _OF_TORCH: dict[type[nn.Module], Any] = {
     nn.Identity: lambda _, __: Slopes(),
     nn.ReLU: _relu,
+    nn.Hardtanh: lambda act, _: Slopes(limit=act.max_val) if act.min_val == -act.max_val else None,
     nn.PReLU: lambda act, channels: Slopes(left=act.weight) if act.num_parameters == channels else None,
 }
 

@@ -3,7 +3,7 @@
 learned per channel    result * alpha[o]                                (folds into what follows)
 learned map            result * alpha[o] * rows[h] * columns[w]         (for images of one size)
 input map              result * K[h, w], K = box filter of mean |x| over channels
-gate                   result * sigmoid(W2 relu(W1 mean(x)))            (x before its sign)
+gate                   result * size * sigmoid(W2 relu(W1 mean(x)))     (x before its sign)
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,10 @@ class ChannelScale(Layer):
     def __init__(self, channels: int, first: float = 1.0) -> None:
         super().__init__()
         self.alpha = nn.Parameter(torch.full((channels,), first))
+
+    def of_channels(self) -> Tensor:
+        """What output channels are multiplied with, and nothing else is done: a native block does it on the way."""
+        return self.alpha
 
     def forward(self, out: Tensor, x: Tensor) -> Tensor:  # noqa: ARG002
         return out * self.alpha.view(-1, 1, 1)
@@ -81,17 +85,18 @@ class InputScale(Layer):
 
 
 class Gate(Layer):
-    """A factor per image and channel, from the input's means (Real-to-Binary)."""
+    """A factor per image and channel, from the input's means (Real-to-Binary); `size` is a constant beside it."""
 
-    def __init__(self, in_channels: int, out_channels: int, reduction: int = 8) -> None:
+    def __init__(self, in_channels: int, out_channels: int, reduction: int = 8, *, size: float = 1.0) -> None:
         super().__init__()
+        self.size = size
         hidden = max(1, in_channels // reduction)
         self.squeeze = nn.Linear(in_channels, hidden, bias=False)
         self.excite = nn.Linear(hidden, out_channels, bias=False)
 
     def forward(self, out: Tensor, x: Tensor) -> Tensor:
         means = x.mean((2, 3))
-        gate = torch.sigmoid(self.excite(F.relu(self.squeeze(means))))
+        gate = self.size * torch.sigmoid(self.excite(F.relu(self.squeeze(means))))
         return out * gate[:, :, None, None]
 
 

@@ -158,6 +158,9 @@ class Sign(Binarizer):
         """What is added to each channel before its sign is taken: a learned threshold, with its sign turned."""
         return None
 
+    def input_shift(self) -> Tensor | None:
+        return self.shift()
+
     def forward(self, x: Tensor) -> Tensor:
         x = self.standardised(x)
         if self.mode == "sign":

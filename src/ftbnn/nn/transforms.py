@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 FILTER = (1, 2, 3)  # the dimensions of one output channel's weights
@@ -41,8 +42,12 @@ class Standardised(Transform):
     eps: float = 0.0
 
     def __call__(self, weight: Tensor) -> Tensor:
-        spread = (weight.var(FILTER, keepdim=True) + self.eps).sqrt() / self.deviation
-        return (weight - weight.mean(FILTER, keepdim=True)) / spread
+        # As a layer norm, whose passes over the weights are few, forward and backward: its variance is the biased one.
+        count = weight[0].numel()
+        share = (count - 1) / count
+        gain = weight.new_full((count,), self.deviation * math.sqrt(share))
+        flat = F.layer_norm(weight.flatten(1), (count,), gain, eps=self.eps * share)
+        return flat.view_as(weight)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ def layer_mean(latent: Tensor) -> Tensor:
 
 def power_of_two(latent: Tensor) -> Tensor:
     """The power of two next to each filter's mean magnitude: a shift of bits (IR-Net)."""
-    return torch.exp2(filter_mean(latent).log2().round())
+    sums = torch.linalg.vector_norm(latent, 1, FILTER)  # in one pass
+    return torch.exp2((sums / latent[0].numel()).log2().round())
 
 
 def clamped(weight: Tensor, share: float) -> Tensor:  # noqa: ARG001

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ftbnn.packing.graph import ActName, Combine, Epilogue, Map, Pointwise
+from ftbnn.packing.graph import ActName, Combine, Epilogue, Map, Pointwise, Steps
 from ftbnn.packing.moves import Feature
 from ftbnn.packing.step import Step
 
@@ -121,6 +121,11 @@ def _scaled(step: Step, x: Any, factor: Any) -> Any:
         return x * factor
     own = replace(step, shape=x.shape)
     return pointwise(own, x, Epilogue(scale=own.per_channel(factor)))
+
+
+def steps(step: Step) -> Feature:
+    thresholds = step.constant(step["thresholds"])[None]
+    return step.emit(Steps(step.path, (step.read(step["x"]),), step.result(), thresholds=thresholds))
 
 
 def neg(step: Step) -> Feature:

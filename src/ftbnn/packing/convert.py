@@ -31,6 +31,7 @@ RULES: dict[str, Callable[[Step], Feature]] = {
     "ftbnn::bconv": convolutions.bconv,
     "ftbnn::fprelu": arithmetic.fprelu,
     "ftbnn::sign": convolutions.sign,
+    "ftbnn::steps": arithmetic.steps,
     "hardsigmoid": arithmetic.curve("hardsigmoid"),
     "hardswish": arithmetic.curve("hardswish"),
     "hardtanh": arithmetic.hardtanh,

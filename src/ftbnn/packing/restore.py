@@ -21,7 +21,7 @@ from ftbnn.nn.layer import Layer, Packed
 from ftbnn.packing import graph as kinds
 from ftbnn.packing.export import build_graph
 from ftbnn.packing.fold import fold
-from ftbnn.packing.graph import Fused, Graph
+from ftbnn.packing.graph import Fused, Graph, Operator
 from ftbnn.tracing import evaluating
 
 ROUNDING = 1e-4  # of what is written into a network and read out again, relative
@@ -44,12 +44,13 @@ def restore(network: nn.Module, given: Graph, path: str | Path, images: Iterable
         if mine.path != keeps:
             names = dict.fromkeys((mine.path, *mine.folded))
             try:
-                _take([modules[name] for name in names if name in modules], other)
+                _take([modules[name] for name in names if name in modules], other, mine)
             except RuntimeError as error:  # of shapes that are not the layer's
                 raise _not_taken(path, mine) from error
     for mine, other in zip(_learned(build_graph(network, example)), others, strict=True):
         if mine.path != keeps and not _equal(mine, other):
             raise _not_taken(path, mine)
+    _check_others(build_graph(network, example), given, path)
     for norm in filter(_learns, network.modules()):
         norm.lacks_statistics = True  # type: ignore[assignment]
     if first is not None:
@@ -58,8 +59,24 @@ def restore(network: nn.Module, given: Graph, path: str | Path, images: Iterable
     return [name for name, _ in network.named_parameters() if name.rpartition(".")[0] == keeps]
 
 
-def _not_taken(path: str | Path, operator: Fused) -> UserError:
-    return UserError(f"cannot go on from {path}: {operator.path} is not made of layers that take numbers back")
+def _not_taken(path: str | Path, operator: Operator) -> UserError:
+    what = f"{operator.path} is not made of layers that take numbers back"
+    return UserError(f"cannot go on from {path}: {what}; give the run or checkpoint that it is of")
+
+
+def _check_others(own: Graph, given: Graph, path: str | Path) -> None:
+    """Numbers between the operators that learn: nothing writes them back, so they must be the same."""
+
+    def found(graph: Graph) -> list[tuple[Operator, NDArray[Any]]]:
+        return [
+            (operator, operator.factors if isinstance(operator, kinds.Map) else operator.thresholds)
+            for operator in graph.operators
+            if isinstance(operator, kinds.Map | kinds.Steps)
+        ]
+
+    for (mine, here), (_, there) in zip(found(own), found(given), strict=True):
+        if not np.allclose(here, there, rtol=ROUNDING, atol=ROUNDING * np.abs(there).max(initial=0)):
+            raise _not_taken(path, mine)
 
 
 def _learned(graph: Graph) -> list[Fused]:
@@ -143,10 +160,20 @@ def _packed(operator: Fused) -> Packed:
     return packed
 
 
-def _take(layers: list[nn.Module], operator: Fused) -> None:
+def _take(layers: list[nn.Module], operator: Fused, mine: Fused) -> None:
     """Writes an operator's numbers into the layers that it is made of; what that cannot express, `_equal` finds."""
     packed = _packed(operator)
     has_norm = any(isinstance(layer, BatchNorm) for layer in layers)
+    # Thresholds that no sign has learned are those of a BatchNorm in front; then there is none behind.
+    learns = any(isinstance(layer, Layer) and layer.input_shift() is not None for layer in layers)
+    is_before = has_norm and isinstance(mine, kinds.BConv) and mine.threshold is not None and not learns
+    packed.has_norm = has_norm and not is_before
+    if is_before:
+        for norm in (layer for layer in layers if isinstance(layer, BatchNorm) and _learns(layer)):
+            norm.reset_running_stats()
+            norm.weight.fill_((1 + norm.eps) ** 0.5)
+            norm.bias.copy_(-cast("Tensor", packed.threshold))
+        layers = [layer for layer in layers if not isinstance(layer, BatchNorm)]
     for layer in layers:
         if isinstance(layer, Layer):
             layer.adopt(packed)

@@ -43,10 +43,13 @@ def _multi_step(base: Recipe, suffix: str, epochs: int) -> Steps:
     )
 
 
-def _two_step(base: Recipe, suffix: str, epochs: int) -> Steps:
-    """ReActNet's scheme, without its teacher: binary inputs and real weights with little decay, then both binary."""
-    name = f"two-step{suffix}"
+def _two_step(base: Recipe, suffix: str, epochs: int, *, has_teacher: bool = False) -> Steps:
+    """ReActNet's scheme: binary inputs and real weights with little decay, then both binary. With a teacher its soft
+    labels are all that is learned from, no labels (the distributional loss)."""
+    name = f"{'distributional' if has_teacher else 'two-step'}{suffix}"
     step = replace(base, epochs=epochs, schedule="linear")
+    if has_teacher:
+        step = replace(step, ce=0.0, kl=1.0)
     return Steps(
         name,
         (
@@ -73,6 +76,10 @@ RECIPES: dict[str, Recipe | Steps] = {
     "two-step-cifar": _two_step(replace(NAIVE_CIFAR, lr=2e-3), "-cifar", 60),
     "two-step-mnist": _two_step(replace(NAIVE_MNIST, lr=2e-3), "-mnist", 6),
     "two-step-digits": _two_step(replace(NAIVE_DIGITS, lr=2e-3), "-digits", 15),
+    "distributional": _two_step(replace(NAIVE, lr=5e-4), "", 256, has_teacher=True),
+    "distributional-cifar": _two_step(replace(NAIVE_CIFAR, lr=2e-3), "-cifar", 60, has_teacher=True),
+    "distributional-mnist": _two_step(replace(NAIVE_MNIST, lr=2e-3), "-mnist", 6, has_teacher=True),
+    "distributional-digits": _two_step(replace(NAIVE_DIGITS, lr=2e-3), "-digits", 15, has_teacher=True),
     "teacher": TEACHER,
     "teacher-cifar": replace(TEACHER, name="teacher-cifar", epochs=40, batch_size=128),
     "teacher-mnist": replace(TEACHER, name="teacher-mnist", epochs=5, batch_size=128),

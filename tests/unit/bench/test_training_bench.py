@@ -36,6 +36,19 @@ def test_rows_have_what_a_report_needs(capsys):
     assert all(row["images_per_s"] > 0 and row["peak_mb"] > 0 for row in rows)
 
 
+def test_methods_stand_beside_ftbnn(capsys):
+    words = ["bench", "train", "ftbnn18", "--width", "4", "--batch", "4", "--image-size", "16", "--rounds", "1"]
+    assert main([*words, "--methods", "irnet", "hwgq", "--json"]) == 0
+    irnet, hwgq = json.loads(capsys.readouterr().out)
+    assert (irnet["method"], irnet["natively"], irnet["convolutions"]) == ("irnet", 16, 16)
+    assert hwgq["natively"] == 0  # several levels of inputs
+    assert irnet["plain_ms"] > 0
+    assert irnet["native_share"] > 0
+    assert main([*words, "--methods", "irnet"]) == 0
+    assert "16 of 16" in capsys.readouterr().out
+    assert main(["bench", "train", "resnet18", "--methods"]) == 2
+
+
 def test_a_profile_has_every_phase_and_the_rest(capfd, monkeypatch):
     arguments = ["toy-prelu", "--batch", "4", "--image-size", "28", "--rounds", "1", "--profile"]
     assert main(["bench", "train", *arguments, "--json"]) == 0

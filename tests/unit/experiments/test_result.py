@@ -72,7 +72,16 @@ def test_the_page_stands_alone(results):
     assert "Table &lt;3&gt;" in html
     assert "data:image/png;base64,iVBORw0KGgo" in html
     assert "<code>ftbnn reproduce figure2</code>" in html, "what is missing is said"
-    assert missing(collect(results)) == ["figure1", "figure2", "table1", "table2", "table4", "deploy", "backends"]
+    assert missing(collect(results)) == [
+        "figure1",
+        "figure2",
+        "table1",
+        "table2",
+        "table4",
+        "methods",
+        "deploy",
+        "backends",
+    ]
 
 
 def test_blocks_of_markdown_are_made_anew(results):

@@ -82,10 +82,10 @@ def own():
 
 
 def test_a_users_own_rule_works_as_any(own):
-    """The core does not know it for inputs, and leaves such layers to PyTorch; for weights it need not."""
+    """The core need not know it: PyTorch applies it to the gradient that the core hands back."""
     x = torch.randn(2, 4, 5, 5, requires_grad=True)
     for layers, count in (
-        (BConv(4, 4, input=Sign(rule=own(3.0))), 0),
+        (BConv(4, 4, input=Sign(rule=own(3.0))), 1),
         (nn.Sequential(Sign(rule=own(3.0)), BConv(4, 4)), 1),
     ):
         found, seen = [], []

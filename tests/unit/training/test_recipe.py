@@ -131,3 +131,11 @@ def test_a_setting_that_a_recipe_does_not_have_is_told_of():
     with pytest.raises(UserError, match="unknown recipe setting 'epoks'; did you mean epochs"):
         replace(Recipe(), epoks=1)
     assert "epochs: int = 60" in str(inspect.signature(Recipe)).replace("'", "")
+
+
+def test_a_distributional_recipe_learns_from_the_teacher_alone():
+    steps = find("distributional").steps
+    assert [(step.activations, step.weights) for step in steps] == [("sign", "real"), ("sign", "binary")]
+    assert all((step.ce, step.kl, step.needs_teacher) == (0, 1, True) for step in steps)
+    assert for_data("distributional", "cifar10") == "distributional-cifar"
+    assert not any(step.needs_teacher for step in find("two-step").steps)

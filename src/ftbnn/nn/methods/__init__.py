@@ -8,15 +8,20 @@ from collections.abc import Callable
 from functools import partial
 
 from ftbnn.errors import UserError, unknown
-from ftbnn.nn.levels import Levels
+from ftbnn.nn.levels import half_wave
 from ftbnn.nn.method import Method, Shape
 from ftbnn.nn.methods.abcnet import bases
 from ftbnn.nn.methods.adabin import ADABIN
+from ftbnn.nn.methods.alq import ALQ
+from ftbnn.nn.methods.binaryduo import BINARYDUO, decouple
 from ftbnn.nn.methods.cbcn import CBCN
+from ftbnn.nn.methods.cibcnn import interacting
 from ftbnn.nn.methods.groupnet import branches
 from ftbnn.nn.methods.lqnet import LQNET
+from ftbnn.nn.methods.proxybnn import PROXYBNN
 from ftbnn.nn.methods.rbnn import RBNN
 from ftbnn.nn.methods.reactnet import REACTNET
+from ftbnn.nn.methods.rq import RQ
 from ftbnn.nn.methods.syq import SYQ
 from ftbnn.nn.methods.ttq import TTQ
 from ftbnn.nn.rules import EDE, NO_RULE, GrowingFourier, Polynomial, Rule, Window
@@ -53,13 +58,11 @@ def _input_scale(shape: Shape) -> InputScale:
     return InputScale(shape.in_channels, shape.kernel, shape.stride)
 
 
-def _hwgq(_: int, __: bool) -> Levels:
-    return Levels((0.0, 0.807, 1.345), (0.538,) * 3, low=0.0, high=1.614)
-
-
 _ONE = Window(1.0)
 _XNOR = partial(Signs, _ONE, magnitude=filter_mean, multiplier="function", projection=centred)
 _BOUNDED = partial(Signs, _ONE, projection=clamped)
+
+__all__ = ["METHODS", "decouple", "method_named"]
 
 METHODS: dict[str, Method] = {
     "ftbnn": Method(
@@ -157,7 +160,7 @@ METHODS: dict[str, Method] = {
         "Real-to-Binary: each image scales its channels by a gate of the real-valued input",
         input=_signs(_ONE),
         signs=_BOUNDED,
-        scale=lambda shape: Gate(shape.in_channels, shape.out_channels),
+        scale=lambda shape: Gate(shape.in_channels, shape.out_channels, size=2 * shape.fan_in**-0.5),
         order="BCA+",
         act="prelu",
         stem_act="prelu",
@@ -206,6 +209,9 @@ METHODS: dict[str, Method] = {
         published="ImageNet R18 59.3 (paper)",
         doubt="its Bayesian loss is left out: two of its constants are not public",
     ),
+    "proxy-like": PROXYBNN,
+    "binaryduo": BINARYDUO,
+    "ci-bcnn": interacting(),
     "bop": Method(
         "Bop: binary weights without real-valued ones, which turn when their gradient's mean asks for it",
         input=_signs(_ONE),
@@ -227,7 +233,7 @@ METHODS: dict[str, Method] = {
     "ttq": TTQ,
     "hwgq": Method(
         "HWGQ: inputs of four levels, half-wave Gaussian",
-        input=_hwgq,
+        input=lambda _, __: half_wave(),
         signs=partial(Signs, NO_RULE, magnitude=filter_mean),
         order="BCA+",
         bits=(1, 2),
@@ -237,6 +243,8 @@ METHODS: dict[str, Method] = {
     ),
     "lq-net": LQNET,
     "syq": SYQ,
+    "alq-like": ALQ,
+    "rq-like": RQ,
     "abc": bases(3, 3),
     "group-net": branches(4),
     "cbcn": CBCN,
@@ -247,9 +255,11 @@ _COUNTS = {"abc": 2, "group-net": 1}
 
 
 def method_named(name: str | Method) -> Method:
-    """The row of that name, which may have numbers, as abc(5,3); a Method of one's own as it is."""
+    """The row of that name, which may have numbers, as abc(5,3), or a file; a Method of one's own as it is."""
     if isinstance(name, Method):
         return name
+    if (match := re.fullmatch(r"ci-bcnn\((.+)\)", name)) is not None:
+        return interacting(match[1])
     if (match := re.fullmatch(r"([a-z-]+)\(([\d, ]+)\)", name)) and match[1] in _NUMBERED:
         numbers = [int(number) for number in match[2].split(",") if number.strip()]
         if len(numbers) != _COUNTS[match[1]]:

@@ -1,6 +1,6 @@
 """CBCN (Liu et al. 2019): a filter is used in four directions, turned by 90 degrees each.
 
-    stored    [out / 4][in / 4][4][kh][kw]
+    stored    [out / 4][in / 4 * 4][kh][kw]: four dimensions, as every weight that PyTorch lays out channels last
     filters   of direction r: channel i is stored channel (i + r) mod 4, turned r times
     weights   the layer's mean |w|, through which gradients pass, times signs
 
@@ -42,14 +42,14 @@ class CirculantConv(BConv):
 
     def reset_parameters(self) -> None:
         inputs, outputs, taps = self.in_channels, self.out_channels, math.prod(self.kernel_size)
-        stored = torch.empty(outputs // DIRECTIONS, inputs // DIRECTIONS, DIRECTIONS, *self.kernel_size)
-        self.weight = nn.Parameter(stored)
+        self.weight = nn.Parameter(torch.empty(outputs // DIRECTIONS, inputs, *self.kernel_size))
         nn.init.normal_(self.weight, std=INIT_GAIN * math.sqrt(2.0 / ((inputs + outputs) * taps)))
 
     def proxies(self, part: Part) -> Tensor:  # noqa: ARG002
-        if self.weight.dim() == 4:  # frozen
+        if len(self.weight) == self.out_channels:  # frozen
             return self.weight
-        turned = [torch.rot90(self.weight.roll(-r, 2), r, (3, 4)) for r in range(DIRECTIONS)]
+        stored = self.weight.reshape(len(self.weight), -1, DIRECTIONS, *self.kernel_size)
+        turned = [torch.rot90(stored.roll(-r, 2), r, (3, 4)) for r in range(DIRECTIONS)]
         filters = torch.stack(turned, 1)  # [out / 4][direction][in / 4][4][kh][kw]
         return filters.reshape(self.out_channels, self.in_channels, *self.kernel_size)
 

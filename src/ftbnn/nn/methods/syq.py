@@ -1,7 +1,7 @@
 """SYQ (Faraone et al. 2018), 1 bit for weights and 8 for inputs: a learned scale for each pixel of the kernel.
 
 weights   a[i, j] sign(w), one a for each tap of the layer, at first the mean |w| there
-inputs    clamped to [0, 1] and rounded to multiples of 1/255; the gradient passes inside
+inputs    clamped to [0, 1] and rounded to multiples of 1/255 (ties down); the gradient passes inside
 """
 
 import math
@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.nn.bconv import INIT_GAIN, BConv
+from ftbnn.nn.levels import Even
 from ftbnn.nn.method import Method, Shape
 from ftbnn.nn.rules import NO_RULE
-from ftbnn.nn.sign import Sign, sign
+from ftbnn.nn.sign import sign
 from ftbnn.nn.signs import Signs
 
-STEPS = 255
+LEVELS = 255
 
 
 class PixelScaledSigns(Signs):
@@ -32,22 +33,8 @@ class PixelScaledSigns(Signs):
         return 32  # a file has no words for a scale per tap
 
 
-class Bytes(Sign):
-    """Inputs of 8 bits."""
-
-    def __init__(self) -> None:
-        super().__init__(zero_one=True, rule=NO_RULE)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.is_binary:
-            return super().forward(x)
-        inside = x.clamp(0, 1)
-        rounded = (inside * STEPS + 0.5).floor() / STEPS
-        return inside + (rounded - inside).detach() if inside.requires_grad else rounded
-
-
 def _conv(shape: Shape) -> BConv:
-    conv = BConv(shape.in_channels, shape.out_channels, **shape.window, input=Bytes(), reads_real=True)
+    conv = BConv(shape.in_channels, shape.out_channels, **shape.window, input=Even(LEVELS, 1 / LEVELS), reads_real=True)
     fans = shape.kernel**2 * (shape.in_channels // shape.groups + shape.out_channels)
     size = INIT_GAIN * math.sqrt(2 / fans) * math.sqrt(2 / math.pi)  # the mean |w| of what weights start as
     conv.signs = PixelScaledSigns(shape.kernel, size)
@@ -60,7 +47,7 @@ SYQ = Method(
     act="relu",
     stem_act="relu",
     bits=(1, 8),
-    deploys="no .ftbnn file yet: it has no words for rounded inputs; ONNX holds it",
+    deploys="32 bits a weight, inputs by steps; products are real-valued work",
     published="ImageNet R18 62.9 (paper, by the FTBNN paper)",
     doubt="the published network starts from a real-valued one",
 )

@@ -2,7 +2,7 @@
 
     code = u > 0,  u = x + input_shift          y = conv(code, sign(weight))
     z    = gamma * (factor * y - mean) / sqrt(var + eps) + beta + shortcut
-    out  = slope * z + after,  slope = right where z > 0, else left
+    out  = slope * z + after,  slope = right where z > 0, else left;  or z cut to [-limit, limit]
 
 What the native core keeps for backward is small: one bit per input for its code, one for the window of its gradient,
 and the convolution's integers in 16 bits; a float tensor only if it lives anyway. `Block.of` says which layers are such
@@ -64,6 +64,7 @@ class Settings(NamedTuple):
     byte_gradients: bool
     eps: float
     momentum: float
+    limit: float  # inf: none
     learns_input: bool  # the gradient of x will be wanted
     packs_out: bool  # a block with the same window may follow: it gets the bits of out
 
@@ -89,7 +90,7 @@ class _BlockOperation(Operation):
     optional = tuple(
         "shortcut tail factor gamma beta left right input_shift after running_mean running_var x_codes x_inside".split()
     )
-    learned = ("x", "weight", "shortcut", "tail", "gamma", "beta", "left", "right", "input_shift", "after")
+    learned = tuple("x weight shortcut tail factor gamma beta left right input_shift after".split())
     results = ("out", "new_mean", "new_var", "codes", "inside", "y", "saved", "out_codes", "out_inside")
     kept = tuple(
         "x weight shortcut tail factor gamma beta left right input_shift after codes inside x_codes x_inside "
@@ -112,13 +113,13 @@ class _BlockOperation(Operation):
             "codes": words,
             "inside": words if keeps_inside else no_words,
             "y": Room((n, oh, ow, outputs), torch.int16),
-            "saved": Room((4, outputs)),
+            "saved": Room((5, outputs)),
             "out_codes": out_words,
             "out_inside": out_words,
         }
 
     def keep(self, given: Tensors, settings: Settings) -> set[str]:
-        is_linear = given["left"] is None and given["right"] is None
+        is_linear = given["left"] is None and given["right"] is None and math.isinf(settings.limit)
         dropped = {name for name in ("codes", "inside") if not given[name].numel()}
         if is_linear:
             dropped.add("shortcut")
@@ -143,7 +144,7 @@ class _BlockOperation(Operation):
         if wanted & {"x", "input_shift"} and not _keeps_bits(given, settings):
             makes |= {"x", "shortcut"} if settings.identity else {"x"}  # apart until the rule has been applied
         rooms = {"x": map_room(n, inputs, h, w), "shortcut": map_room(*given["grad"].shape)}
-        rooms |= {name: Room((outputs,)) for name in ("gamma", "beta", "left", "right", "after")}
+        rooms |= {name: Room((outputs,)) for name in ("factor", "gamma", "beta", "left", "right", "after")}
         learned = ("weight", "tail", "input_shift")
         rooms |= {name: Room(tuple(given[name].shape)) for name in learned if given[name] is not None}
         return {name: room for name, room in rooms.items() if name in makes}
@@ -174,11 +175,12 @@ class _BlockOperation(Operation):
             mean, variance = plain.moments(plain.per_channel(factor, 1, y) * y)
         elif settings.normalise:
             mean, variance = given["running_mean"], given["running_var"]
-        rate = factor / (variance.double() + settings.eps).sqrt()
-        center = torch.where(factor != 0, mean / factor, 0.0)
+        root = 1 / (variance.double() + settings.eps).sqrt()
+        rate = factor * root
+        center = plain.moments(y)[0] if settings.batch_stats else torch.where(factor != 0, mean / factor, 0.0)
         gamma = 1.0 if given["gamma"] is None else given["gamma"].double()
         beta = 0.0 if given["beta"] is None else given["beta"].double()
-        saved = torch.stack([gamma * rate, beta - gamma * rate * center, center, rate]).float()
+        saved = torch.stack([gamma * rate, beta - gamma * root * mean, center, rate, root]).float()
         z = plain.block_z(y, saved, x if settings.identity else given["shortcut"])
         nothing = NOTHING.on(x.device)
         new_mean = new_var = nothing
@@ -186,7 +188,7 @@ class _BlockOperation(Operation):
             new_mean, new_var = plain.running(given, mean, variance, settings.momentum, y.numel() // y.shape[1])
         bits = settings.learns_input and _keeps_bits(given, settings)
         bits_made = bits and given["x_codes"] is None
-        out = plain.activate(z, given)
+        out = plain.activate(z, given, settings.limit)
         return {
             "out": out,
             "new_mean": new_mean,
@@ -204,11 +206,15 @@ class _BlockOperation(Operation):
         inputs, _ = _channels(given["weight"], given["tail"], settings.groups)
         y = given["y"].permute(0, 3, 1, 2).to(grad.dtype)
         z = plain.block_z(y, saved, given["x"] if settings.identity else given["shortcut"])
-        found = plain.activate_backward(grad, z, given)
-        dz, (scale, _, mean, rate) = found.pop("z"), (row.view(1, -1, 1, 1) for row in saved)
+        found = plain.activate_backward(grad, z, given, settings.limit)
+        dz, (scale, _, mean, rate, root) = found.pop("z"), (row.view(1, -1, 1, 1) for row in saved)
         centered = y - mean
         found["beta"] = plain.sum_positions(dz)
         found["gamma"] = plain.sum_positions(dz * centered * rate)
+        gamma = plain.per_channel(given["gamma"], 1, dz)
+        # The batch's deviation takes a factor out again, but for eps.
+        inner = settings.eps * root.square() * centered if settings.batch_stats else y
+        found["factor"] = plain.sum_positions(gamma * root * dz * inner)
         dy = scale * dz
         if settings.batch_stats:
             sums = found["beta"].view(1, -1, 1, 1) + rate * centered * found["gamma"].view(1, -1, 1, 1)
@@ -276,6 +282,7 @@ class Block:
     given: Tensors
     norm: nn.BatchNorm2d | None
     settings: Settings
+    is_whole: bool  # it has multiplied by the convolution's scale, if there is one
 
     @classmethod
     def of(
@@ -291,29 +298,34 @@ class Block:
 
         if not is_in_use() or not isinstance(conv, BConv) or not is_map(x) or x.shape[1] != conv.in_channels:
             return None
+        scale = _scale_of(conv)
+        is_whole = conv.scale is None or scale is not None
         parts = [layer for layer in (conv.input, conv.signs, norm, act) if layer is not None]
-        if norm is not None or act is not None:  # else it is conv itself that asks
+        if norm is not None or act is not None or shortcut is not None:  # else it is conv itself that asks
             parts.append(conv)
-            if type(conv).forward is not BConv.forward or conv.scale is not None:
+            if type(conv).forward is not BConv.forward or not is_whole:
                 return None
+        if scale is not None and conv.scale is not None:
+            parts.append(conv.scale)
         slopes = slopes_of(act, conv.out_channels)
         if slopes is None or any(is_watched(layer) for layer in parts):
             return None
         is_normal = slopes.before is None if norm is None else _can_normalise(norm, conv.out_channels)
         are_signs = conv.signs.is_binary and speaks_for(conv.signs, "latent", "scale")
-        are_signs = are_signs and conv.signs.multiplier != "function"
         inputs = _input_side(x, conv) if is_normal and are_signs else None
         if inputs is None:
             return None
-        zero_one, rule, shift = inputs
+        u, zero_one, rule, shift = inputs
         weights, factor, weight_bound = _weight_side(conv)
+        if scale is not None:
+            factor = scale if factor is None else factor * scale
         beta = getattr(norm, "bias", None)
         if slopes.before is not None:  # act(z + before): a larger beta
             beta = slopes.before if beta is None else beta + slopes.before
         given = {
-            "x": x,
+            "x": u,
             "weight": weights[0],
-            "shortcut": None if shortcut is x else shortcut,
+            "shortcut": None if shortcut is u else shortcut,
             "tail": weights[1] if len(weights) > 1 else None,
             "factor": factor,
             "gamma": getattr(norm, "weight", None),
@@ -323,7 +335,7 @@ class Block:
             "input_shift": shift,
             "after": slopes.after,
         }
-        learns = torch.is_grad_enabled() and (x.requires_grad or (shift is not None and shift.requires_grad))
+        learns = torch.is_grad_enabled() and (u.requires_grad or (shift is not None and shift.requires_grad))
         settings = Settings(
             kernel=conv.kernel_size,
             stride=conv.stride,
@@ -333,17 +345,18 @@ class Block:
             rule=rule.name,
             rule_numbers=tuple(rule.numbers),
             weight_bound=weight_bound,
-            identity=shortcut is x,
+            identity=shortcut is u,
             normalise=norm is not None,
             batch_stats=False,
             byte_gradients=backend() == "native8",
             eps=0.0,
             momentum=0.0,
+            limit=slopes.limit,
             learns_input=learns,
             packs_out=learns and norm is not None and _is_known_ahead(rule, shift),
         )
         fits = conv.dilation == (1, 1) and all(is_plain(tensor) for tensor in given.values())
-        return cls(given, norm, settings) if fits and _takes(x, weights, shortcut, settings) else None  # type: ignore[arg-type]
+        return cls(given, norm, settings, is_whole) if fits and _takes(u, weights, shortcut, settings) else None  # type: ignore[arg-type]
 
     def run(self) -> Tensor:
         given, settings, running = self.given, self.settings, None
@@ -391,25 +404,40 @@ def _can_normalise(norm: nn.Module, channels: int) -> bool:
     )
 
 
-def _input_side(x: Tensor, conv: BConv) -> tuple[bool, Rule, Tensor | None] | None:
-    """(codes are {0, 1}, the gradient's rule, what is added before) of what makes codes of x; None if nothing does."""
+def _input_side(x: Tensor, conv: BConv) -> tuple[Tensor, bool, Rule, Tensor | None] | None:
+    """(what signs are taken of, whether codes are {0, 1}, the gradient's rule, what is added before) of what makes
+    codes of x; None if nothing does. Statistics of images, and rules that the core does not know, are PyTorch's."""
     side = conv.input
     if side is not None:
-        is_sign = side.is_binary and side.rule.name in CORE_RULES and speaks_for(side, "shift")
-        is_sign = is_sign and not side.standardises()
-        return (side.zero_one, side.rule, side.shift()) if is_sign else None
+        if not side.is_binary or not speaks_for(side, "shift", "standardised"):
+            return None
+        u, shift = side.standardised(x), side.shift()
+        if side.rule.name in CORE_RULES:
+            return u, side.zero_one, side.rule, shift
+        if shift is not None:
+            u = u + shift.view(-1, 1, 1)
+        return _Gate.apply(u, side.rule), side.zero_one, NO_RULE, None  # type: ignore[no-untyped-call]
     if torch.compiler.is_compiling():
         return None
     dense = channels_last(x)
     code = core.training.code_of(dense.data_ptr(), dense.numel())  # codes already: a Sign stands before
-    return (code == 2, NO_RULE, None) if code else None
+    return (x, code == 2, NO_RULE, None) if code else None
+
+
+def _scale_of(conv: BConv) -> Tensor | None:
+    """What the convolution's scale multiplies each output channel with, where that is all it does."""
+    told = getattr(conv.scale, "of_channels", None)
+    if told is None or conv.scale is None or not speaks_for(conv.scale, "of_channels"):
+        return None
+    found: Tensor = told()
+    return found.expand(conv.out_channels)
 
 
 def _weight_side(conv: BConv) -> tuple[list[Tensor], Tensor | None, float]:
     """What signs are taken of, the factor of each output channel, and the bound of the gradient's window."""
     signs = conv.signs
     latents = [signs.latent(conv.proxies(part)) for part in conv.parts]
-    scales = [signs.scale(latent.detach()) for latent in latents]
+    scales = [signs.scale(latent if signs.multiplier == "function" else latent.detach()) for latent in latents]
     given = [scale for scale in scales if scale is not None]
     factor = torch.cat(given) if given else None
     if signs.multiplier == "none":
@@ -437,7 +465,7 @@ class _Divided(torch.autograd.Function):
 
 
 class _Gate(torch.autograd.Function):
-    """Hands a weight on, and lets its gradient pass by a rule that the core does not know for weights."""
+    """Hands numbers on, and lets their gradient pass by a rule that the core does not know."""
 
     @staticmethod
     def forward(ctx: Any, latent: Tensor, rule: Rule) -> Tensor:

@@ -5,6 +5,7 @@
 It keeps its input and the shortcut for backward, and of a pool one byte per output; never the normalised map.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -130,12 +131,17 @@ def normalise(x: Tensor, norm: nn.Module, then: nn.Module | None, *, shortcut: T
         pool = _pool_of(x, then) if shortcut is None else None
         if _can_fuse(norm, then, shortcut, x) and (pool is not None or _are_two(slopes)):
             return _run(x, norm, slopes if pool is None else None, pool, shortcut)
+        if then is not None and not is_watched(then) and _can_fuse(norm, None, shortcut, x):
+            behind: Tensor = then(_run(x, norm, None, None, shortcut))
+            return behind
     out: Tensor = norm(x) if shortcut is None else norm(x) + shortcut
     return out if then is None else then(out)
 
 
 def _are_two(slopes: Slopes | None) -> bool:
-    return slopes is not None and slopes.before is None and slopes.after is None
+    if slopes is None or slopes.before is not None or slopes.after is not None:
+        return False
+    return math.isinf(slopes.limit)
 
 
 def _can_fuse(norm: nn.BatchNorm2d, then: nn.Module | None, shortcut: Tensor | None, x: Tensor) -> bool:

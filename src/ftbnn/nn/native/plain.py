@@ -3,6 +3,7 @@
 Bits stand with their position, channels last: (n, h, w, ceil(c / 64)) words, channel c is bit c % 64 of word c / 64.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -52,17 +53,17 @@ def running(
     return new_mean, new_var
 
 
-def activate(z: Tensor, given: dict[str, Any]) -> Tensor:
+def activate(z: Tensor, given: dict[str, Any], limit: float = math.inf) -> Tensor:
     slope = torch.where(z > 0, per_channel(given["right"], 1, z), per_channel(given["left"], 1, z))
-    return slope * z + per_channel(given.get("after"), 0, z)
+    return (slope * z).clamp(-limit, limit) + per_channel(given.get("after"), 0, z)
 
 
-def activate_backward(grad: Tensor, z: Tensor, given: dict[str, Any]) -> dict[str, Tensor]:
+def activate_backward(grad: Tensor, z: Tensor, given: dict[str, Any], limit: float = math.inf) -> dict[str, Tensor]:
     """The gradient of z, and those of the slopes and of what is added behind them."""
     slope = torch.where(z > 0, per_channel(given["right"], 1, z), per_channel(given["left"], 1, z))
     above = z.clamp_min(0)
     return {
-        "z": grad * slope,
+        "z": grad * slope * (1 if math.isinf(limit) else z.abs() < limit),
         "left": sum_positions(grad * (z - above)),
         "right": sum_positions(grad * above),
         "after": sum_positions(grad),
