@@ -13,7 +13,6 @@ from pathlib import Path
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 SUITES = {"3.11": "bookworm", "3.13": "trixie", "3.14": "forky"}  # of Debian, with the Python each has
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
-MIRROR = "http://deb.debian.org/debian"
 CONFIGURATION = """\
 APT::Architecture "{architecture}";
 APT::Architectures {{ "{architecture}"; }};
@@ -73,13 +72,26 @@ def headers(version: str, cpu: str, folder: Path) -> Path:
     return folder / f"{SUITES[version]}-{cpu}" / "usr/include" / f"python{version}"
 
 
+def _mirror() -> str:
+    """Where this machine's apt-get has Debian from."""
+    asked = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(SITE)"], check=True, capture_output=True, text=True
+    )
+    found = [site for site in asked.stdout.split() if site.rstrip("/").endswith("/debian")]
+    if not found:
+        raise SystemExit(
+            "apt-get knows no Debian here: other CPUs' Pythons come from there (see /etc/apt/sources.list.d)"
+        )
+    return found[0]
+
+
 def _unpack(suite: str, architecture: str, root: Path, whole: list[str], alone: list[str]) -> None:
     """Packages with all that they need, and others without."""
     apt = root / "apt"
     for name in ("lists/partial", "archives/partial"):
         (apt / name).mkdir(parents=True)
     (apt / "status").touch()
-    (apt / "sources.list").write_text(f"deb {MIRROR} {suite} main\n")
+    (apt / "sources.list").write_text(f"deb {_mirror()} {suite} main\n")
     (apt / "apt.conf").write_text(CONFIGURATION.format(architecture=architecture, folder=apt.resolve()))
 
     def get(*words: str) -> None:
