@@ -24,7 +24,7 @@ constexpr Features popcnt = 1U << 0, fma = 1U << 1, f16c = 1U << 2, bmi1 = 1U <<
                    amx_bf16 = 1U << 17, avx512_vbmi = 1U << 20, asimd = 1U << 21, asimddp = 1U << 22;
 constexpr Features simd128 = 1U << 31, relaxed_simd = 1U << 30;  // of WebAssembly
 constexpr Features emulated_tiles = 1U << 18;  // for tests: tile registers in plain C++; no CPU has it
-constexpr Features fast_permutes = 1U << 21;  // vpermw of 64 bytes is one operation; asked by vendor: measured on AMD's
+constexpr Features fast_permutes = 1U << 23;  // vpermw of 64 bytes is one operation; asked by vendor: measured on AMD's
 constexpr Features other_rounding = 1U << 19;  // no feature but a leave: float sums in another order than the plain one
 }  // namespace feature
 

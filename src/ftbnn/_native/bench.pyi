@@ -1,5 +1,7 @@
 """What benchmarks need of the CPU."""
 
+
+
 def roof(isa: str, binary: bool, threads: int = 1, seconds: float = 0.0) -> tuple[str, float] | None:
     """
     (instructions, GMAC/s of all threads right now) of the loop that bounds this ISA's kernels, the best of each thread in so many seconds; None if there is none.

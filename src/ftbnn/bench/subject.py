@@ -90,7 +90,7 @@ def open_subject(
     if stem_bits is not None and (path.suffix == ".ftbnn" or path.exists()):
         raise UserError(f"{path} has a stem of its own; its bits can be chosen of networks by name")
     if method is not None and (path.suffix == ".ftbnn" or path.exists()):
-        raise UserError(f"{path} is made binary already; --method is for networks by name")
+        raise UserError(f"{path} is made binary already; a method can be chosen of networks by name")
     if path.suffix == ".ftbnn":
         return _of_file(path, width)
     torch.manual_seed(0)

@@ -92,4 +92,4 @@ def server(host: str, port: int) -> ThreadingHTTPServer:
     try:
         return ThreadingHTTPServer((host, port), partial(_Handler, directory=str(STATIC)))
     except OSError as error:
-        raise UserError(f"cannot serve on {host}:{port}: {error.strerror}; choose another --port") from error
+        raise UserError(f"cannot serve on {host}:{port}: {error.strerror}; choose another port") from error

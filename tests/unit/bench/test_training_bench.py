@@ -46,7 +46,7 @@ def test_methods_stand_beside_ftbnn(capsys):
     assert irnet["native_share"] > 0
     assert main([*words, "--methods", "irnet"]) == 0
     assert "16 of 16" in capsys.readouterr().out
-    assert main(["bench", "train", "resnet18", "--methods"]) == 2
+    assert main(["bench", "train", "toy-relu", "--methods"]) == 2
 
 
 def test_a_profile_has_every_phase_and_the_rest(capfd, monkeypatch):

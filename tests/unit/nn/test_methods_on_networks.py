@@ -46,7 +46,7 @@ def test_every_method_goes_with_every_network(method, name):
 
     budget = count(network, (3, SIDE, SIDE))
     assert budget.uncounted == ()
-    assert (budget.bops > 0) == (method_named(method).bits[1] < 8)
+    assert (budget.bops > 0) == (max(method_named(method).bits) < 4)  # others are real-valued work
 
     network.eval()
     if method_named(method).deploys.startswith("no .ftbnn file"):

@@ -1,5 +1,8 @@
 """Checkpoints of other people's code: dictionaries of their names and shapes, and what their forward computes."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -172,6 +175,15 @@ def test_a_checkpoint_computes_what_its_authors_code_does(case, tmp_path):
     pack(again, x, tmp_path / "network.ftbnn")
     ours = torch.from_numpy(load(tmp_path / "network.ftbnn", threads=1)(x.numpy()))
     torch.testing.assert_close(ours, found, rtol=ROUNDING, atol=ROUNDING * expected.abs().max().item())
+
+
+def test_the_page_goes_from_a_checkpoint_to_a_file(tmp_path, monkeypatch):
+    page = Path(__file__).parents[3] / "docs/methods.md"
+    lines = re.search(r"```python\n(import ftbnn\nfrom ftbnn.workflows.authors.*?)```", page.read_text(), re.DOTALL)[1]
+    monkeypatch.chdir(tmp_path)
+    torch.save({"state_dict": one_convolution("bireal")}, "model_best.pth.tar")
+    exec(lines, {})
+    assert load(tmp_path / "x.ftbnn").input_shape == (3, 224, 224)
 
 
 def test_weights_that_are_exactly_zero_are_said():
