@@ -99,5 +99,5 @@ def test_says_how_to_build_it(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("built")
 def test_a_port_that_is_taken():
-    with page.server("127.0.0.1", 0) as server, pytest.raises(UserError, match="another --port"):
+    with page.server("127.0.0.1", 0) as server, pytest.raises(UserError, match="another port"):
         page.server("127.0.0.1", server.server_port)
