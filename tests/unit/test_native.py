@@ -92,7 +92,7 @@ def test_the_first_row_whose_features_are_there_is_used(features, rows):
 @pytest.mark.parametrize(
     ("features", "rows"),
     [
-        ([], {"conv": "portable", "bconv": "portable", "between": "portable", "stem": "none"}),
+        ([], {"conv": "portable", "bconv": "portable", "between": "portable", "stem": "portable"}),
         (["asimd"], {"conv": "neon", "bconv": "neon", "between": "neon", "gradients": "neon", "stem": "none"}),
         (["asimd", "asimddp"], {"conv": "neon", "bconv": "neon", "stem": "dotprod", "byte_gradients": "portable"}),
     ],

@@ -10,7 +10,7 @@ extern const DotKernels dots__avx512vnni, dots__avxvnni, dots__dotprod, dots__po
 namespace {
 
 // Without products of bytes floats are faster (docs/decisions/0014): takes such stems and makes nothing of them.
-StemKernels in_floats() {
+[[maybe_unused]] StemKernels in_floats() {
   return {[](const StemShape& shape) { return suits_dots(shape, dots__portable); },
           [](const StemShape&) { return Sizes{}; }, [](const StemShape&) { return std::unique_ptr<Stem>(); }};
 }
