@@ -1,5 +1,4 @@
-// A lane is a channel; up to four vectors of channels at a time hide the latency of additions. Channels that do not
-// fill a vector are done one by one: masked stores cost AMD's cores dozens of operations each.
+// A lane is a channel.
 #include "kernels/between/between.h"
 #include "kernels/epilogue/epilogue__avx2.h"
 
@@ -7,124 +6,31 @@ namespace ftbnn {
 
 namespace {
 
-constexpr int BLOCK = 4;  // vectors
-
 #include "kernels/between/curves.h"
+#include "kernels/between/loops.h"
 
-struct Columns {
-  int first, last;
+struct Avx2 {
+  using Vector = __m256;
+  static constexpr int LANES = 8;
+  static Vector load(const float* from) { return _mm256_loadu_ps(from); }
+  static void store(float* to, Vector value) { _mm256_storeu_ps(to, value); }
+  static Vector splat(float value) { return _mm256_set1_ps(value); }
+  static Vector larger(Vector value, Vector than) { return _mm256_max_ps(value, than); }
+  static Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
+  static Vector divide(Vector a, Vector b) { return _mm256_div_ps(a, b); }
+
+  static constexpr int SIGNS = LANES;
+  static unsigned signs(const float* in, const float* bound) {
+    const __m256 threshold = bound != nullptr ? load(bound) : _mm256_setzero_ps();
+    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(load(in), threshold, _CMP_GT_OQ)));
+  }
+
+  using Wide = __m256;
+  static constexpr int WIDE = LANES;
+  static Wide load_some(const float* from, int count) {
+    return count >= WIDE ? load(from) : _mm256_maskload_ps(from, first_lanes(count));
+  }
 };
-
-inline Columns inside(const PoolRow& row, int x) {
-  const int start = x * row.stride - row.left, end = start + row.kw;
-  return {start > 0 ? start : 0, end < row.columns ? end : row.columns};
-}
-
-inline float divisor(const PoolRow& row, Columns columns) {
-  return row.divisor != 0 ? row.divisor : static_cast<float>(row.rows * (columns.last - columns.first));
-}
-
-template <bool IsMax, int Vectors>
-inline void pool(const PoolRow& row, int x, int c) {
-  const Columns columns = inside(row, x);
-  __m256 acc[Vectors];
-  for (int v = 0; v < Vectors; ++v) acc[v] = IsMax ? _mm256_set1_ps(-__builtin_inff()) : _mm256_setzero_ps();
-  for (int r = 0; r < row.rows; ++r) {
-    const float* from = row.in + r * row.row_stride + columns.first * row.in_stride + c;
-    for (int k = columns.first; k < columns.last; ++k, from += row.in_stride) {
-      for (int v = 0; v < Vectors; ++v) {
-        const __m256 value = _mm256_loadu_ps(from + v * LANES);
-        acc[v] = IsMax ? _mm256_max_ps(value, acc[v]) : _mm256_add_ps(acc[v], value);
-      }
-    }
-  }
-  if (!IsMax) {
-    const __m256 count = _mm256_set1_ps(divisor(row, columns));
-    for (int v = 0; v < Vectors; ++v) acc[v] = _mm256_div_ps(acc[v], count);
-  }
-  float* to = row.out + x * row.out_stride + c;
-  for (int v = 0; v < Vectors; ++v) _mm256_storeu_ps(to + v * LANES, acc[v]);
-  for (int v = 0; row.again != 0 && v < Vectors; ++v) _mm256_storeu_ps(to + row.again + v * LANES, acc[v]);
-}
-
-template <bool IsMax>
-inline void pool_one(const PoolRow& row, int x, int c) {
-  const Columns columns = inside(row, x);
-  float acc = IsMax ? -__builtin_inff() : 0.0F;
-  for (int r = 0; r < row.rows; ++r) {
-    for (int k = columns.first; k < columns.last; ++k) {
-      const float value = row.in[r * row.row_stride + k * row.in_stride + c];
-      acc = IsMax ? (value > acc ? value : acc) : acc + value;
-    }
-  }
-  float* to = row.out + x * row.out_stride + c;
-  to[row.again] = to[0] = IsMax ? acc : acc / divisor(row, columns);
-}
-
-template <bool IsMax>
-void pool_row(const PoolRow& row) {
-  for (int x = 0; x < row.width; ++x) {
-    int c = 0;
-    for (; c + BLOCK * LANES <= row.channels; c += BLOCK * LANES) pool<IsMax, BLOCK>(row, x, c);
-    for (; c + LANES <= row.channels; c += LANES) pool<IsMax, 1>(row, x, c);
-    for (; c < row.channels; ++c) pool_one<IsMax>(row, x, c);
-  }
-}
-
-// Up to 64 signs; with Thresholds, those are not 0.
-template <bool Thresholds>
-inline std::uint64_t signs(const float* in, const float* threshold, int count) {
-  std::uint64_t word = 0;
-  int c = 0;
-  for (; c + LANES <= count; c += LANES) {
-    const __m256 bound = Thresholds ? _mm256_loadu_ps(threshold + c) : _mm256_setzero_ps();
-    const int mask = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(in + c), bound, _CMP_GT_OQ));
-    word |= static_cast<std::uint64_t>(static_cast<unsigned>(mask)) << c;
-  }
-  for (; c < count; ++c) word |= static_cast<std::uint64_t>(in[c] > (Thresholds ? threshold[c] : 0.0F)) << c;
-  return word;
-}
-
-void max_pool_row(const PoolRow& row) { pool_row<true>(row); }
-
-void average_pool_row(const PoolRow& row) { pool_row<false>(row); }
-
-void sign_row(const SignRow& row) {
-  for (int x = 0; x < row.width; ++x) {
-    const float* in = row.in + x * row.in_stride;
-    std::uint64_t* codes = row.codes + x * row.codes_stride;
-    for (int c = 0; c < row.channels; c += 64) {
-      const int count = row.channels - c < 64 ? row.channels - c : 64;
-      *codes++ = row.threshold != nullptr ? signs<true>(in + c, row.threshold + c, count)
-                                          : signs<false>(in + c, nullptr, count);
-    }
-  }
-}
-
-template <int Positions>
-void pointwise(const PointwiseRow& row, int first, int x) {
-  const bool full = row.channels - first >= LANES;
-  const __m256i lanes = first_lanes(row.channels - first);
-  const float* in = row.in + x * row.in_stride + first;
-  __m256 y[Positions];
-#pragma GCC unroll 4
-  for (int p = 0; p < Positions; ++p) {
-    const float* from = in + p * row.in_stride;
-    y[p] = full ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, lanes);
-  }
-  finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
-}
-
-void pointwise_row(const PointwiseRow& row) {
-  constexpr int some = 4;
-  int x = 0;
-  for (; x + some <= row.width; x += some) {
-    for (int c = 0; c < row.channels; c += LANES) pointwise<some>(row, c, x);
-  }
-  for (; x < row.width; ++x) {
-    for (int c = 0; c < row.channels; c += LANES) pointwise<1>(row, c, x);
-  }
-}
 
 void interleave_row(const InterleaveRow& row) {
   int x = 0;
@@ -143,10 +49,7 @@ void interleave_row(const InterleaveRow& row) {
       _mm256_storeu_ps(out + 2 * LANES, _mm256_blend_ps(_mm256_blend_ps(a, b, 0x49), c, 0x92));
     }
   }
-  for (; x < row.width; ++x) {
-    for (int c = 0; c < row.channels; ++c)
-      row.out[static_cast<std::size_t>(x) * row.channels + c] = row.in[c * row.plane_stride + x];
-  }
+  interleave_rest(row, x);
 }
 
 void normalise_row(const NormaliseRow& row) {
@@ -162,7 +65,12 @@ void normalise_row(const NormaliseRow& row) {
 }  // namespace
 
 extern const BetweenKernels between__avx2;
-const BetweenKernels between__avx2 = {max_pool_row,   average_pool_row, sign_row, pointwise_row,
-                                      interleave_row, normalise_row,    bend};
+const BetweenKernels between__avx2 = {pool_row<Avx2, true>,
+                                      pool_row<Avx2, false>,
+                                      sign_row<Avx2>,
+                                      pointwise_row<Avx2, 4>,
+                                      interleave_row,
+                                      normalise_row,
+                                      bend};
 
 }  // namespace ftbnn

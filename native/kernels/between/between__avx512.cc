@@ -10,15 +10,7 @@ namespace {
 constexpr int BLOCK = 4;  // vectors
 
 #include "kernels/between/curves.h"
-
-struct Columns {
-  int first, last;
-};
-
-inline Columns inside(const PoolRow& row, int x) {
-  const int start = x * row.stride - row.left, end = start + row.kw;
-  return {start > 0 ? start : 0, end < row.columns ? end : row.columns};
-}
+#include "kernels/between/loops.h"
 
 // Masked stores are slow.
 template <int Vectors>
@@ -30,7 +22,7 @@ inline void put(float* to, __mmask16 lanes, const __m512 (&values)[Vectors]) {
 
 // Vectors of channels from c on; the last one has `lanes`.
 template <bool IsMax, int Vectors>
-inline void pool(const PoolRow& row, int x, int c, __mmask16 lanes) {
+inline void masked_pool(const PoolRow& row, int x, int c, __mmask16 lanes) {
   const Columns columns = inside(row, x);
   __m512 acc[Vectors];
   for (int v = 0; v < Vectors; ++v) acc[v] = IsMax ? _mm512_set1_ps(-__builtin_inff()) : _mm512_setzero_ps();
@@ -45,9 +37,8 @@ inline void pool(const PoolRow& row, int x, int c, __mmask16 lanes) {
     }
   }
   if (!IsMax) {
-    const int count = row.rows * (columns.last - columns.first);
-    const __m512 divisor = _mm512_set1_ps(row.divisor != 0 ? row.divisor : static_cast<float>(count));
-    for (int v = 0; v < Vectors; ++v) acc[v] = _mm512_div_ps(acc[v], divisor);
+    const __m512 count = _mm512_set1_ps(divisor(row, columns));
+    for (int v = 0; v < Vectors; ++v) acc[v] = _mm512_div_ps(acc[v], count);
   }
   float* to = row.out + x * row.out_stride + c;
   put(to, lanes, acc);
@@ -55,24 +46,24 @@ inline void pool(const PoolRow& row, int x, int c, __mmask16 lanes) {
 }
 
 template <bool IsMax>
-void pool_row(const PoolRow& row) {
+void masked_pool_row(const PoolRow& row) {
   for (int x = 0; x < row.width; ++x) {
     int c = 0;
-    for (; row.channels - c >= BLOCK * LANES; c += BLOCK * LANES) pool<IsMax, BLOCK>(row, x, c, 0xffff);
+    for (; row.channels - c >= BLOCK * LANES; c += BLOCK * LANES) masked_pool<IsMax, BLOCK>(row, x, c, 0xffff);
     const int rest = row.channels - c;
     const __mmask16 lanes = first_lanes(rest % LANES == 0 ? LANES : rest % LANES);
     switch ((rest + LANES - 1) / LANES) {
       case 4:
-        pool<IsMax, 4>(row, x, c, lanes);
+        masked_pool<IsMax, 4>(row, x, c, lanes);
         break;
       case 3:
-        pool<IsMax, 3>(row, x, c, lanes);
+        masked_pool<IsMax, 3>(row, x, c, lanes);
         break;
       case 2:
-        pool<IsMax, 2>(row, x, c, lanes);
+        masked_pool<IsMax, 2>(row, x, c, lanes);
         break;
       case 1:
-        pool<IsMax, 1>(row, x, c, lanes);
+        masked_pool<IsMax, 1>(row, x, c, lanes);
         break;
       default:
         break;
@@ -82,7 +73,7 @@ void pool_row(const PoolRow& row) {
 
 // Up to 64 signs; with Thresholds, those are not 0.
 template <bool Thresholds>
-inline std::uint64_t signs(const float* in, const float* threshold, int count) {
+inline std::uint64_t masked_signs(const float* in, const float* threshold, int count) {
   std::uint64_t word = 0;
   for (int c = 0; c < count; c += LANES) {
     const __mmask16 lanes = first_lanes(count - c);
@@ -103,45 +94,26 @@ inline std::uint64_t signs64(const float* in) {
   return (a | b << 16) | (c | d << 16) << 32;
 }
 
-void max_pool_row(const PoolRow& row) { pool_row<true>(row); }
-
-void average_pool_row(const PoolRow& row) { pool_row<false>(row); }
-
-void sign_row(const SignRow& row) {
+void masked_sign_row(const SignRow& row) {
   for (int x = 0; x < row.width; ++x) {
     const float* in = row.in + x * row.in_stride;
     std::uint64_t* codes = row.codes + x * row.codes_stride;
     for (int c = 0; c < row.channels; c += 64, ++codes) {
       const int count = row.channels - c < 64 ? row.channels - c : 64;
       if (row.threshold != nullptr) {
-        *codes = signs<true>(in + c, row.threshold + c, count);
+        *codes = masked_signs<true>(in + c, row.threshold + c, count);
       } else {
-        *codes = count == 64 ? signs64(in + c) : signs<false>(in + c, nullptr, count);
+        *codes = count == 64 ? signs64(in + c) : masked_signs<false>(in + c, nullptr, count);
       }
     }
   }
 }
 
-template <int Positions>
-void pointwise(const PointwiseRow& row, int first, int x) {
-  const __mmask16 lanes = first_lanes(row.channels - first);
-  const float* in = row.in + x * row.in_stride + first;
-  __m512 y[Positions];
-#pragma GCC unroll 8
-  for (int p = 0; p < Positions; ++p) y[p] = _mm512_maskz_loadu_ps(lanes, in + p * row.in_stride);
-  finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
-}
-
-void pointwise_row(const PointwiseRow& row) {
-  constexpr int some = 8;
-  int x = 0;
-  for (; x + some <= row.width; x += some) {
-    for (int c = 0; c < row.channels; c += LANES) pointwise<some>(row, c, x);
-  }
-  for (; x < row.width; ++x) {
-    for (int c = 0; c < row.channels; c += LANES) pointwise<1>(row, c, x);
-  }
-}
+struct Avx512 {
+  using Wide = __m512;
+  static constexpr int WIDE = LANES;
+  static Wide load_some(const float* from, int count) { return _mm512_maskz_loadu_ps(first_lanes(count), from); }
+};
 
 void interleave_row(const InterleaveRow& row) {
   int x = 0;
@@ -168,10 +140,7 @@ void interleave_row(const InterleaveRow& row) {
       }
     }
   }
-  for (; x < row.width; ++x) {
-    for (int c = 0; c < row.channels; ++c)
-      row.out[static_cast<std::size_t>(x) * row.channels + c] = row.in[c * row.plane_stride + x];
-  }
+  interleave_rest(row, x);
 }
 
 void normalise_row(const NormaliseRow& row) {
@@ -187,7 +156,12 @@ void normalise_row(const NormaliseRow& row) {
 }  // namespace
 
 extern const BetweenKernels between__avx512;
-const BetweenKernels between__avx512 = {max_pool_row,   average_pool_row, sign_row, pointwise_row,
-                                        interleave_row, normalise_row,    bend};
+const BetweenKernels between__avx512 = {masked_pool_row<true>,
+                                        masked_pool_row<false>,
+                                        masked_sign_row,
+                                        pointwise_row<Avx512, 8>,
+                                        interleave_row,
+                                        normalise_row,
+                                        bend};
 
 }  // namespace ftbnn

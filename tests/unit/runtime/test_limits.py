@@ -144,8 +144,9 @@ def test_memory_grows_with_threads_and_not_with_their_square(tmp_path):
 
 
 SLOW = """if True:
-    import sys
+    import signal, sys
     import numpy as np
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born deaf to it
     from ftbnn.runtime import load
     model = load(sys.argv[1], threads=int(sys.argv[2]), isa="portable")
     images = np.zeros((4, *model.input_shape), np.float32)
