@@ -18,9 +18,10 @@ std::size_t row_stride(const GradKernels& kernels, int depth) {
 }  // namespace
 
 LeftOperand::LeftOperand(const GradKernels& kernels, std::size_t rows, int depth, Scratch& scratch)
-    : depth_(depth), stride_(row_stride(kernels, depth)), elements_(kernels, (rows + GRAD_ROWS) * stride_, scratch) {
-  if (kernels.packed == 4) sums_ = scratch.take<std::int32_t>(rows);
-}
+    : depth_(depth),
+      stride_(row_stride(kernels, depth)),
+      elements_(kernels, (rows + GRAD_ROWS) * stride_, scratch),
+      zero_(static_cast<char>(kernels.packed == 4 ? GRAD_ZERO : 0)) {}
 
 std::vector<GradGroup> grad_groups(const BatchShape& s, const float* weight, const float* tail, float* gw,
                                    float* gtail) {

@@ -31,8 +31,8 @@ class Elements {
   Elements(const GradKernels& kernels, std::size_t count, Scratch& scratch)
       : bytes_(sizeof(float) / kernels.packed), data_(scratch.take<char>(count * bytes_)) {}
   void* at(std::size_t index) const { return data_ + index * bytes_; }
-  void zero(std::size_t index, std::size_t count) const {
-    std::fill_n(data_ + index * bytes_, count * bytes_, char{0});
+  void fill(std::size_t index, std::size_t count, char byte) const {
+    std::fill_n(data_ + index * bytes_, count * bytes_, byte);
   }
   std::size_t bytes() const { return bytes_; }
 
@@ -41,20 +41,16 @@ class Elements {
   char* data_;
 };
 
-// A left operand: rows, and for bytes the sum of each.
+// A left operand.
 class LeftOperand {
  public:
   LeftOperand(const GradKernels& kernels, std::size_t rows, int depth, Scratch& scratch);
 
   GradRows rows(std::size_t row, const float* rates) const {
-    return {elements_.at(row * stride_), stride_, depth_, rates, sums(row)};
+    return {elements_.at(row * stride_), stride_, depth_, rates};
   }
-  void zero(std::size_t row, std::size_t count) const {
-    elements_.zero(row * stride_, count * stride_);
-    if (sums_ != nullptr) std::fill_n(sums(row), count, 0);
-  }
+  void zero(std::size_t row, std::size_t count) const { elements_.fill(row * stride_, count * stride_, zero_); }
   const void* at(std::size_t row) const { return elements_.at(row * stride_); }
-  std::int32_t* sums(std::size_t row) const { return sums_ == nullptr ? nullptr : sums_ + row; }
   std::size_t stride() const { return stride_; }
   std::size_t row_bytes() const { return stride_ * elements_.bytes(); }
 
@@ -62,7 +58,7 @@ class LeftOperand {
   int depth_;
   std::size_t stride_;
   Elements elements_;
-  std::int32_t* sums_ = nullptr;
+  char zero_;  // every byte of it
 };
 
 // One group of a convolution, with its weights and their gradient.

@@ -40,12 +40,10 @@ void InputProducts::pack_weights(int panel) const {
   }
 }
 
-// An element of the first panel becomes a zero: of bytes, which hold codes + 1, a 1.
+// An element of the first panel becomes a zero.
 void InputProducts::clear_right(int k, int lane, std::size_t at) const {
   const int packed = kernels_.packed;
-  const std::size_t element = at + static_cast<std::size_t>((k / packed * GRAD_LANES + lane) * packed + k % packed);
-  right_.zero(element, 1);
-  if (packed == 4) *static_cast<char*>(right_.at(element)) = 1;
+  right_.fill(at + static_cast<std::size_t>((k / packed * GRAD_LANES + lane) * packed + k % packed), 1, 0);
 }
 
 void InputProducts::run(const Slice& slice, int task) {
@@ -83,7 +81,6 @@ void InputProducts::run(const Slice& slice, int task) {
     scatter.xs = std::min(block, xs - x);
     product.rows = scatter.xs * ns;
     product.left = left_.at(static_cast<std::size_t>(x) * ns);
-    product.left_sums = left_.sums(static_cast<std::size_t>(x) * ns);
     for (int c = 0; c < scatter.channels; c += GRAD_LANES) {
       product.right = right_.at((panel + c / GRAD_LANES) * panel_size());
       product.lanes = std::min(GRAD_LANES, scatter.channels - c);
