@@ -69,17 +69,26 @@ struct Quads : SignBits {
   explicit Quads(bool zero_one) : off(_mm512_set1_epi8(zero_one ? 0 : -1)) {}
 
   void store(void* to, const std::uint32_t (&bits)[packed], const bool (&exist)[packed]) const {
+    // Byte j of a lane sees the byte of row j that has its bit, and asks for that.
+    const auto two = [&](int j) { return static_cast<long long>(std::uint64_t{bits[j + 1]} << 32 | bits[j]); };
+    const __m128i rows = _mm_set_epi64x(two(2), two(0));
+    const __m512i all = _mm512_broadcast_i32x4(rows), of_row = _mm512_set1_epi32(0x0c080400);
+    const __m512i byte_of_lane = _mm512_set_epi64(BYTE, BYTE, BYTE, BYTE, 0, 0, 0, 0);
+    const __m512i own = _mm512_broadcast_i64x4(_mm256_set_epi64x(
+        static_cast<long long>(0x8080808040404040), 0x2020202010101010, 0x0808080804040404, 0x0202020201010101));
     constexpr std::uint64_t every = 0x1111111111111111;
     __mmask64 there = 0;
     for (int j = 0; j < packed; ++j) there |= exist[j] ? every << j : 0;
     for (int half = 0; half < 2; ++half) {
-      __mmask64 ones = 0;
-      for (int j = 0; j < packed; ++j) ones |= _pdep_u64(bits[j] >> LANES * half, every << j);
+      const __m512i source =
+          _mm512_add_epi8(_mm512_add_epi8(of_row, byte_of_lane), _mm512_set1_epi8(static_cast<char>(2 * half)));
+      const __mmask64 ones = _mm512_test_epi8_mask(_mm512_shuffle_epi8(all, source), own);
       const __m512i values = _mm512_mask_blend_epi8(ones, off, _mm512_set1_epi8(1));
       _mm512_store_si512(static_cast<char*>(to) + 64 * half, _mm512_maskz_mov_epi8(there, values));
     }
   }
 
+  static constexpr long long BYTE = 0x0101010101010101;
   __m512i off;
 };
 
