@@ -36,7 +36,7 @@ void InputLookUps::pack_weights(int panel) const {
   const int first = panel * GRAD_LANES, taps = s.taps();
   kernels_.tables->pack_signs(group_.parts[0].weight + first * taps, static_cast<std::size_t>(group_.in) * taps,
                               group_.out, std::min(GRAD_LANES, group_.in - first), taps, right_ + panel * panel_bytes(),
-                              tap_size(), depth_);
+                              static_cast<std::size_t>(depth_) * GRAD_LANES, depth_);
 }
 
 void InputLookUps::run(const Slice& slice, int task) {

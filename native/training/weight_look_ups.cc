@@ -32,9 +32,7 @@ WeightLookUps::WeightLookUps(const BatchShape& shape, const GradGroup& group, co
 void WeightLookUps::pack_codes(const Slice& slice, int y) {
   std::vector<const std::uint64_t*> from(static_cast<std::size_t>(length_) * TABLE_TERMS);
   for (int kx = 0; kx < s.kw; ++kx) {
-    for (int x = 0; x < s.ow; ++x) {
-      for (int n = 0; n < slice.images; ++n) from[x * slice_ + n] = code_at(slice, n, y, x * s.sw + kx - s.pw);
-    }
+    for (int x = 0; x < s.ow; ++x) find_codes(slice, y, x * s.sw + kx - s.pw, from.data() + x * slice_);
     for (int panel = 0; panel < panels_; ++panel) {
       kernels_.tables->pack_codes(from.data(), static_cast<int>(from.size()), group_.first_in + panel * GRAD_LANES,
                                   divide_up(s.in, 64), right_ + panel * panel_bytes() + (y * s.kw + kx) * line_bytes());

@@ -59,7 +59,7 @@ void WeightProducts::pack_codes(const Slice& slice, int y) {
   const std::uint64_t** at = from.data();
   for (int phase = 0; phase < phases_; ++phase) {
     for (int column = 0; column < columns_; ++column, at += slice_) {
-      for (int n = 0; n < slice.images; ++n) at[n] = code_at(slice, n, y, column * s.sw + phase - s.pw);
+      find_codes(slice, y, column * s.sw + phase - s.pw, at);
     }
   }
   for (int panel = 0; panel < panels_; ++panel) {
