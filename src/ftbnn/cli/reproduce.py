@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe of every run; repeatable"
     )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="VARIANT", help="train these variants alone; d18-* is a pattern"
+    )
     parser.add_argument("--keep", action="store_true", help="count runs as done that stand in result.json alone")
     parser.add_argument("--show", action="store_true", help="train nothing: the result of the runs that are there")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
@@ -53,6 +56,7 @@ def run(args: argparse.Namespace) -> None:
         budget_m=args.budget,
         image_size=args.image_size,
         settings=parse_settings(args.set),
+        only=args.only,
         keep=args.keep,
     )
     result = reproduce(request, train=not args.show)
