@@ -119,7 +119,7 @@ def test_the_report(results, tmp_path, capsys):
     html = (tmp_path / "r.html").read_text()
     assert html.count("data:image/png") == len(EXPERIMENTS)
     assert not re.search(r"\b1 (epochs|seeds|threads|runs)\b", html)
-    assert html.count("<section") == html.count("</section>") == len(EXPERIMENTS) + 1
+    assert html.count("<section") == html.count("</section>") == len(EXPERIMENTS) + 2, "claims and zoo"
     (tmp_path / "d.md").write_text("<!-- result table3/claims -->\n<!-- end -->\n")
     assert main(["report", str(results), "--markdown", str(tmp_path / "d.md")]) == 0
     assert "the baseline beats Bi-Real Net" in (tmp_path / "d.md").read_text()

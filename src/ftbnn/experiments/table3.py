@@ -140,17 +140,19 @@ def _note(variant: Variant, done: Sequence[Record]) -> str:
 def _draw(request: Request, records: Sequence[Record]) -> None:
     """As differences: the two data sets have no common scale, what a module adds to them has."""
     plain = values(records, PLAIN.name)
-    with canvas(request.out / "table3.png", size=(6.8, 4.2)) as axes:
-        for line, variant in enumerate(reversed(VARIANTS)):
-            first = not line
+    drawn = [one for one in reversed(VARIANTS) if one.top1 is not None or values(records, one.name)]
+    with canvas(request.out / "table3.png", size=(6.8, 0.36 * len(drawn) + 0.6)) as axes:
+        axes.plot([], [], "o", mfc="none", color="C1", label="paper, ImageNet")
+        axes.plot([], [], "o", color="C0", label=f"ours, {request.data}")
+        for line, variant in enumerate(drawn):
             if variant.top1 is not None and PLAIN.top1 is not None:
-                gain = variant.top1 - PLAIN.top1
-                axes.plot(gain, line, "o", mfc="none", color="C1", label="paper, ImageNet" if first else None)
+                axes.plot(variant.top1 - PLAIN.top1, line, "o", mfc="none", color="C1")
             gains = [top1 - fmean(plain) for top1 in values(records, variant.name)] if plain else []
-            axes.plot(gains, [line] * len(gains), "o", color="C0", label=f"ours, {request.data}" if first else None)
+            axes.plot(gains, [line] * len(gains), "o", color="C0")
             if any(record["divergence"] for record in records if record["variant"] == variant.name):
                 axes.text(0.02, line, "diverged", color="C3", va="center", transform=axes.get_yaxis_transform())
-        axes.set_yticks(range(len(VARIANTS)), [variant.about for variant in reversed(VARIANTS)])
+        axes.set_yticks(range(len(drawn)), [variant.about for variant in drawn])
+        axes.set_ylim(-0.5, len(drawn) - 0.5)
         axes.set_xlabel("points of top-1 above no non-linear modules")
         axes.axvline(0, color="0.6", lw=1)
         axes.grid(alpha=0.3)
