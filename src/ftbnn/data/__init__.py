@@ -20,20 +20,26 @@ __all__ = ["SOURCES", "ArraySplit", "CorruptImage", "Entry", "Source", "Spec", "
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set: what loads it, what it is, whether it lies in a directory, and its one image size if it has one."""
+    """A data set: what loads it, what it is, whether it lies in a directory, its one image size if it has one, and
+    on what terms its owners give it away."""
 
     loader: Callable[..., Source]
     about: str
     needs_dir: bool
     image_size: int | None
+    licence: str = ""
 
 
 SOURCES: dict[str, Entry] = {
-    "digits": Entry(digits, "1797 handwritten digits, 8x8 grey, 10 classes; part of scikit-learn", False, 8),
-    "mnist": Entry(mnist, "70000 handwritten digits, 28x28 grey, 10 classes", True, 28),
-    "fashion-mnist": Entry(fashion_mnist, "70000 pieces of clothing, 28x28 grey, 10 classes", True, 28),
-    "cifar10": Entry(cifar10, "60000 photographs, 32x32 colour, 10 classes", True, 32),
-    "cifar100": Entry(cifar100, "60000 photographs, 32x32 colour, 100 classes", True, 32),
+    "digits": Entry(
+        digits, "1797 handwritten digits, 8x8 grey, 10 classes; part of scikit-learn", False, 8, "CC BY 4.0 (UCI)"
+    ),
+    "mnist": Entry(
+        mnist, "70000 handwritten digits, 28x28 grey, 10 classes", True, 28, "none stated; often quoted as CC BY-SA 3.0"
+    ),
+    "fashion-mnist": Entry(fashion_mnist, "70000 pieces of clothing, 28x28 grey, 10 classes", True, 28, "MIT"),
+    "cifar10": Entry(cifar10, "60000 photographs, 32x32 colour, 10 classes", True, 32, "none stated"),
+    "cifar100": Entry(cifar100, "60000 photographs, 32x32 colour, 100 classes", True, 32, "none stated"),
     "imagefolder": Entry(imagefolder, "your own, or ImageNet: train/CLASS/* and val/CLASS/*", True, None),
     "synthetic": Entry(synthetic, "made images for trials: 10 patterns under noise, 32x32 colour", False, None),
 }

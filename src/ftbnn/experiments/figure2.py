@@ -147,7 +147,7 @@ def _discrepancies(records: Sequence[Record]) -> Table:
         for variant, done in measured.items()
         if done
     ]
-    caption = "|binary - real convolution|: outputs as they are, in standard deviations of the output, and as features"
+    caption = "Binary against real convolutions, mean absolute difference: of outputs, in their standard deviations, of features"
     return Table("discrepancy", caption, columns, rows)
 
 

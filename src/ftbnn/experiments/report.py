@@ -90,9 +90,39 @@ def zoo_table() -> Table:
         Column("size_kb", "file kB", ".1f"),
         Column("latency_ms", "ms an image, one thread", ".3f"),
         Column("epoch", "epoch"),
+        Column("chosen_on_test", "chosen on test images"),
     )
-    cards = [zoo.card(name) for name in zoo.names()]
-    return Table("models", "The zoo", columns, [card | {"size_kb": card["size_bytes"] / 1e3} for card in cards])
+    return Table("models", "The zoo", columns, _cards())
+
+
+def zoo_facts() -> Table:
+    """What else their cards tell."""
+    columns = (
+        Column("name", "zoo:"),
+        Column("validation_top1", "validation top-1 %", ".2f"),
+        Column("test_images", "test images"),
+        Column("worst", "worst classes"),
+        Column("flops_m", "FLOPs M", ".2f"),
+        Column("bops_m", "BOPs M", ".2f"),
+        Column("budget_m", "budget M", ".2f"),
+        Column("licence", "licence of the data"),
+    )
+    return Table("facts", "Its cards", columns, _cards())
+
+
+def _cards() -> list[dict[str, Any]]:
+    return [card | _shown(card) for card in map(zoo.card, zoo.names())]
+
+
+def _shown(card: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "size_kb": card["size_bytes"] / 1e3,
+        "chosen_on_test": card["chosen_on_test"] or "nothing",
+        "worst": ", ".join(
+            f"{one['class']}: {one['top1']:.1f} % ({one['taken_for']})" for one in card["worst_classes"]
+        ),
+        **{f"{key}_m": card[key] / 1e6 for key in ("flops", "bops", "budget")},
+    }
 
 
 def page(folder: Path) -> str:
@@ -201,11 +231,12 @@ def _zoo_section() -> str:
     cards = [zoo.card(name) for name in zoo.names()]
     commands = "".join(
         f"<li><b>{escape(card['name'])}</b> {escape(card.get('about', ''))} "
-        f"{''.join(f'<br><code>{escape(c)}</code>' for c in card['commands'])}</li>"
+        f"Licence of the data: {escape(card['licence'])}."
+        f"{''.join(f'<br><code>{escape(c)}</code>' for c in (*card['commands'], card['latency_command']))}</li>"
         for card in cards
     )
     text = "Trained networks that come with the package: <code>ftbnn predict zoo:NAME photo.jpg</code>."
-    table = _table(zoo_table())
+    table = _table(zoo_table()) + _table(zoo_facts())
     return f'<section id="zoo"><h2>The zoo</h2><p>{text}</p>{table}<h3>Made by</h3><ul>{commands}</ul></section>\n'
 
 
@@ -235,7 +266,7 @@ def scales_table() -> Table:
 def fill(text: str, results_folder: Path, home: Path) -> str:
     """A Markdown text, of a file in `home`, with every block `<!-- result WHAT/TABLE -->` ... `<!-- end -->` renewed.
 
-    `WHAT/pictures` are its pictures; `zoo/models` and `scales/scales` need no result.
+    `WHAT/pictures` are its pictures; `zoo/models`, `zoo/facts` and `scales/scales` need no result.
     """
     results = collect(results_folder)
 
@@ -254,7 +285,7 @@ def fill(text: str, results_folder: Path, home: Path) -> str:
 
 def _markdown(key: str, name: str, results: dict[str, dict[str, Any]]) -> str:
     if key in ("zoo", "scales"):
-        return (zoo_table() if key == "zoo" else scales_table()).markdown()
+        return {"models": zoo_table, "facts": zoo_facts, "scales": scales_table}[name]().markdown()
     if key not in results:
         return f"*Not run yet: `ftbnn reproduce {key}`.*"
     tables = {table["name"]: Table.from_json(table) for table in results[key]["tables"]}
