@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", help="another data set than the scale's")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where its files are")
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the scale's)")
-    parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
+    parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder, sounds and synthetic data")
     parser.add_argument("--budget", type=float, metavar="M", help="table4: what a network may cost, in millions")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe of every run; repeatable"

@@ -147,7 +147,7 @@ def _discrepancies(records: Sequence[Record]) -> Table:
         for variant, done in measured.items()
         if done
     ]
-    caption = "Binary against real convolutions, mean absolute difference: of outputs, in their standard deviations, of features"
+    caption = "Binary against real convolutions, mean |difference|: of outputs, in their deviations, of features"
     return Table("discrepancy", caption, columns, rows)
 
 
