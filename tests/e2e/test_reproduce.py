@@ -44,7 +44,7 @@ def results(killed):
     """All of them in one folder; table 3 first, so that others take its runs."""
     folder = killed[0].parent
     only = {"table4": ["--only", "d18-g[15]", "method-*", "ftbnn18"]}  # deeper ones take longer and are made alike
-    for what in ("table3", "table1", "methods", "table2", "figure1", "table4", "figure2", "backends"):
+    for what in ("table3", "table1", "methods", "recipes", "table2", "figure1", "table4", "figure2", "backends"):
         assert main(["reproduce", what, *QUICK, "--out", str(folder / what), *only.get(what, [])]) == 0
     alone = folder / "alone"  # deploy takes every run beside it: here that is its own
     assert main(["reproduce", "deploy", *QUICK, "--out", str(alone / "deploy")]) == 0

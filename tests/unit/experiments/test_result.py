@@ -110,6 +110,7 @@ def test_the_page_stands_alone(results):
         "table2",
         "table4",
         "methods",
+        "recipes",
         "deploy",
         "backends",
     ]
