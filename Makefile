@@ -102,7 +102,7 @@ test-web: web  ## the package in Node, the page in headless Chromium
 	@web/node_modules/.bin/tsc --strict --noEmit --target es2022 --lib es2022,dom --module nodenext web/package/*.d.ts
 	@EXPECTED=$(CURDIR)/build/expected SITE=$(CURDIR)/build/site node --test --test-concurrency=1 web/tests/*.test.js
 
-wheels: $(READY)  ## the sdist and manylinux wheels, tried in clean environments (Debian, network, 20 minutes), into dist
+wheels: web  ## the sdist and manylinux wheels, tried in clean environments (Debian, network, 20 minutes), into dist
 	@test -x build/wheels/tools/bin/python || $(BIN)/python -m venv build/wheels/tools
 	@build/wheels/tools/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r wheels/requirements.txt
 	@build/wheels/tools/bin/python wheels/make.py
