@@ -1,5 +1,5 @@
-/* answers MODEL.ftbnn IMAGES COUNT THREADS: the scores of COUNT raw 8-bit images, one image to a line, each score as the
- * bits of its float. By the kernels of FTBNN_ISA; what they are called is the first line. */
+/* answers MODEL.ftbnn IMAGES COUNT THREADS: the scores of COUNT raw 8-bit images, one image to a line, each score as
+ * the bits of its float. By the kernels of FTBNN_ISA; what they are called is the first line. */
 #include <ftbnn.h>
 #include <stdio.h>
 #include <stdlib.h>
