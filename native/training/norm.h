@@ -5,8 +5,8 @@
 //   out  = right * z where z > 0, else left * z;  or the largest z of every window
 //
 // mean and var are the batch's (biased) or the running ones. Backward needs x, the shortcut, and of a pool the tap of
-// every output (8 bits) and the outputs; z it computes again. Sums over positions are made in fixed pieces and added in their order, in
-// double precision: results do not depend on the threads.
+// every output (8 bits) and the outputs; z it computes again. Sums over positions are made in fixed pieces and added in
+// their order, in double precision: results do not depend on the threads.
 #pragma once
 
 #include <cstdint>
