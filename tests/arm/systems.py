@@ -1,5 +1,5 @@
 """The C library on other systems: for Windows compiled by MinGW and run by Wine, where every ISA of this CPU must give
-the bits that it gives here; for macOS compiled and linked by zig, and not run.
+the bits that it gives here (what trains is compiled only); for macOS compiled and linked by zig, and not run.
 
 Tools are installed where that is possible (root on Debian), else it says which are missing.
 """
@@ -17,7 +17,6 @@ from ftbnn import _native
 
 MINGW, WINE = "x86_64-w64-mingw32", Path("/usr/lib/wine/wine64")
 PACKAGES = ["g++-mingw-w64-x86-64-posix", "wine64"]
-MACS = {"macos-arm64": "aarch64-macos", "macos-x86_64": "x86_64-macos"}  # folder and processor, what zig calls it
 CMAKE = Path(sys.executable).with_name("cmake")
 
 
@@ -38,8 +37,8 @@ def provide() -> None:
     run(*install)
 
 
-def build(folder: Path, system: str, processor: str, compiler: str, *words: str) -> None:
-    """The C library, and what trains, without a warning."""
+def build(folder: Path, system: str, processor: str, compiler: str, *words: str, targets: tuple[str, ...]) -> None:
+    """Without a warning."""
     settings = {
         "CMAKE_SYSTEM_NAME": system,
         "CMAKE_SYSTEM_PROCESSOR": processor,
@@ -49,12 +48,12 @@ def build(folder: Path, system: str, processor: str, compiler: str, *words: str)
         "FTBNN_C": "ON",
     }
     run(CMAKE, "-S", ".", "-B", folder, *(f"-D{name}={value}" for name, value in settings.items()), *words)
-    run(CMAKE, "--build", folder, "--parallel", "2", "--target", "all", "ftbnn_training")
+    run(CMAKE, "--build", folder, "--parallel", "2", "--target", *targets)
 
 
 def windows() -> None:
     folder = BUILD / "windows"
-    build(folder, "Windows", "x86_64", f"{MINGW}-g++-posix")
+    build(folder, "Windows", "x86_64", f"{MINGW}-g++-posix", targets=("all", "ftbnn_training"))
     given = ["-O1", "-Wall", "-Wextra", "-Werror", "-Inative/include", "native/tests/arm/answers.c"]
     run(f"{MINGW}-gcc-posix", *given, f"-L{folder}", "-lftbnn", "-o", folder / "answers.exe")
     os.environ |= {"WINEPREFIX": str((BUILD / "wine").resolve()), "WINEDEBUG": "-all"}
@@ -73,19 +72,18 @@ def macos() -> None:
         pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
         run(*pip, "install", "--target", home, "ziglang")
     zig = (home / "ziglang/zig").resolve()
-    for name, target in MACS.items():
-        folder = BUILD / name
-        folder.mkdir(exist_ok=True)
-        for program, verb in (("zig++", "c++"), ("zigcc", "cc")):
-            (folder / program).write_text(f'#!/bin/sh\nexec {zig} {verb} -target {target} "$@"\n')
-            (folder / program).chmod(0o755)
-        words = [
-            f"-DCMAKE_CXX_ARCHIVE_CREATE={zig} ar qc <TARGET> <OBJECTS>",
-            f"-DCMAKE_CXX_ARCHIVE_FINISH={zig} ranlib <TARGET>",
-            "-DCMAKE_INSTALL_NAME_TOOL=true",  # nothing is installed
-        ]
-        build(folder, "Darwin", name.removeprefix("macos-"), str((folder / "zig++").resolve()), *words)
-        print(f"{name}: compiled and linked, not run", flush=True)
+    folder = BUILD / "macos-arm64"
+    folder.mkdir(exist_ok=True)
+    for program, verb in (("zig++", "c++"), ("zigcc", "cc")):
+        (folder / program).write_text(f'#!/bin/sh\nexec {zig} {verb} -target aarch64-macos "$@"\n')
+        (folder / program).chmod(0o755)
+    words = [
+        f"-DCMAKE_CXX_ARCHIVE_CREATE={zig} ar qc <TARGET> <OBJECTS>",
+        f"-DCMAKE_CXX_ARCHIVE_FINISH={zig} ranlib <TARGET>",
+        "-DCMAKE_INSTALL_NAME_TOOL=true",  # nothing is installed
+    ]
+    build(folder, "Darwin", "arm64", str((folder / "zig++").resolve()), *words, targets=("all",))
+    print("macOS (arm64): compiled and linked, not run")
 
 
 if __name__ == "__main__":
