@@ -54,10 +54,10 @@ MAY_IMPORT = {
     "zoo": set(),
     "_native": set(),
 }
-EVERYONE = {"drawing", "errors", "files", "groups", "json_text", "machine", "photos", "text"}
+EVERYONE = {"drawing", "errors", "files", "groups", "json_text", "machine", "photos", "sounds", "text"}
 # The compiled extension has few doors: the rest asks `machine.capabilities()`.
 EXTENSION = ("nn/native/", "data/transforms.py", "packing/read.py", "runtime/", "bench/", "machine.py")
-LIGHT = EVERYONE - {"photos"}  # needs neither NumPy nor Pillow
+LIGHT = EVERYONE - {"photos", "sounds"}  # needs neither NumPy nor Pillow
 SOURCES = sorted(ROOT.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
 

@@ -26,6 +26,12 @@ def test_the_card_tells_of_the_file(name):
     assert card["size_bytes"] == path.stat().st_size
     assert abs(card["packed_top1"] - card["checkpoint_top1"]) <= 0.1
     assert card["commands"][0].startswith("ftbnn train ")
+    assert ("best by test accuracy" in card["epoch"]) == (card["chosen_on_test"] == "epoch")
+    assert card["test_images"] > 0
+    assert card["budget"] == pytest.approx(card["flops"] + card["bops"] / 64, rel=1e-5)
+    assert card["licence"]
+    assert 0 < len(card["worst_classes"]) <= 3
+    assert all(worst["class"] in card["classes"] and worst["top1"] < 100 for worst in card["worst_classes"])
     model = load(f"zoo:{name}")
     assert list(model.input_shape) == card["input"]
     assert model.class_names == card["classes"]
@@ -63,3 +69,20 @@ def test_the_verbs_take_its_names(capsys):
 def test_an_unknown_name_is_a_users_mistake():
     with pytest.raises(UserError, match="digits"):
         zoo.resolve("zoo:digit")
+
+
+def test_a_card_is_renewed_from_the_file_alone(tmp_path, capsys):
+    for suffix in (".json", ".ftbnn"):
+        (tmp_path / f"digits{suffix}").write_bytes((zoo.FOLDER / f"digits{suffix}").read_bytes())
+    told = ("flops", "bops", "budget", "worst_classes", "licence", "test_images", "latency_command")
+    before = zoo.card("digits")
+    older = {key: value for key, value in before.items() if key not in told} | {"val_images": 297}
+    (tmp_path / "digits.json").write_text(json.dumps(older))
+    words = ["export", "zoo:digits", "--zoo", "digits", "--zoo-dir", str(tmp_path)]
+    assert main(words) == 0
+    assert json.loads((tmp_path / "digits.json").read_text()) == before
+    (tmp_path / "digits.json").write_text(json.dumps(older | {"packed_top1": 50.0}))
+    for more, message in (([], "not the 50.00 % of its card"), (["--about", "x"], "without --about")):
+        capsys.readouterr()
+        assert main([*words, *more]) == 2
+        assert message in capsys.readouterr().err

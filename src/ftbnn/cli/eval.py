@@ -34,3 +34,6 @@ def run(args: argparse.Namespace) -> None:
         f"top-1 {scores['test_top1']:.2f} %, top-5 {scores['test_top5']:.2f} %"
         + (f", loss {scores['test_loss']:.4f}" if "test_loss" in scores else "")
     )
+    for worst in scores.get("worst_classes", ()):
+        name, other = (line(worst[key], 60) for key in ("class", "taken_for"))
+        print(f"  {name}: {worst['top1']:.1f} %, taken for {other} {worst['share']:.1f} %")

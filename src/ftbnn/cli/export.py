@@ -19,12 +19,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="default: the run's name with .ftbnn or .onnx; for C a folder"
     )
-    parser.add_argument("--zoo", metavar="NAME", help="evaluate both and write NAME.ftbnn and its card into the zoo")
+    parser.add_argument(
+        "--zoo",
+        metavar="NAME",
+        help="evaluate both and write NAME.ftbnn and its card into the zoo; of zoo:NAME: renew what its card tells",
+    )
     parser.add_argument("--zoo-dir", type=Path, metavar="DIR", help="another folder for --zoo than the package's")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where the data set of --zoo is")
     parser.add_argument(
         "--about", metavar="TEXT", help="a sentence for the card of --zoo, as where the photos are from"
     )
+    parser.add_argument("--licence", metavar="TEXT", help="of the data, for the card of --zoo, where it is not known")
     parser.add_argument("--format", choices=("ftbnn", "onnx", "qonnx", "c"), default="ftbnn", help="default: ftbnn")
     parser.add_argument("--name", default="model", help="of --format c: its files and functions are called so")
 
@@ -36,8 +41,8 @@ def run(args: argparse.Namespace) -> None:
     if args.zoo:
         _ship(args)
         return
-    if args.zoo_dir or args.data_dir or args.about:
-        raise UserError("--zoo-dir, --data-dir and --about are of --zoo; leave them out")
+    if args.zoo_dir or args.data_dir or args.about or args.licence:
+        raise UserError("--zoo-dir, --data-dir, --about and --licence are of --zoo; leave them out")
     if args.format == "c":
         _write_c(args, file)
         return
@@ -128,12 +133,18 @@ def _exchange(args: argparse.Namespace, file: Path | None, out: Path) -> None:
 
 
 def _ship(args: argparse.Namespace) -> None:
-    from ftbnn.workflows.ship import ship
-    from ftbnn.zoo import FOLDER
+    from ftbnn.workflows.ship import renew, ship
+    from ftbnn.zoo import FOLDER, name_in
 
     if args.out or args.format != "ftbnn":
         raise UserError("--zoo names its files itself; leave -o and --format out (--zoo-dir chooses the folder)")
-    card = ship(args.checkpoint, args.zoo, args.data_dir, args.zoo_dir or FOLDER, about=args.about or "")
+    where, licence = (args.data_dir, args.zoo_dir or FOLDER), args.licence or ""
+    if (known := name_in(args.checkpoint)) is None:
+        card = ship(args.checkpoint, args.zoo, *where, about=args.about or "", licence=licence)
+    elif known == args.zoo and not args.about:
+        card = renew(known, *where, licence=licence)
+    else:
+        raise UserError(f"the card of zoo:{known} is renewed by --zoo {known}, without --about")
     if args.json:
         print_json(card)
         return

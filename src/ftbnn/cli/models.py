@@ -56,5 +56,13 @@ def _run_zoo(args: argparse.Namespace) -> None:
     listed = zoo_table()
     print(table(listed.header, [row for row in listed.cells() if row[0] in names]))
     if len(cards) == 1:
-        about = [cards[0]["about"]] if cards[0].get("about") else []
-        print(*["", *about, "made by", *(f"  {command}" for command in cards[0]["commands"])], sep="\n")
+        card = cards[0]
+        about = [card["about"]] if card.get("about") else []
+        worst = [f"  {one['class']} {one['top1']:.1f} %, taken for {one['taken_for']}" for one in card["worst_classes"]]
+        facts = [
+            f"licence of the data: {card['licence']}",
+            "worst classes",
+            *worst,
+            f"timed by {card['latency_command']}",
+        ]
+        print(*["", *about, *facts, "made by", *(f"  {command}" for command in card["commands"])], sep="\n")

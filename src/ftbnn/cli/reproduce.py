@@ -20,10 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", help="another data set than the scale's")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where its files are")
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the scale's)")
-    parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
+    parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder, sounds and synthetic data")
     parser.add_argument("--budget", type=float, metavar="M", help="table4: what a network may cost, in millions")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe of every run; repeatable"
+    )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="VARIANT", help="train these variants alone; d18-* is a pattern"
     )
     parser.add_argument("--keep", action="store_true", help="count runs as done that stand in result.json alone")
     parser.add_argument("--show", action="store_true", help="train nothing: the result of the runs that are there")
@@ -53,6 +56,7 @@ def run(args: argparse.Namespace) -> None:
         budget_m=args.budget,
         image_size=args.image_size,
         settings=parse_settings(args.set),
+        only=args.only,
         keep=args.keep,
     )
     result = reproduce(request, train=not args.show)

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
     parser.add_argument("--stem-bits", type=int, metavar="8|16", help="round the stem's weights (default: float32)")
-    parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder and synthetic data")
+    parser.add_argument("--image-size", type=int, help="side of the images, for imagefolder, sounds and synthetic data")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
     parser.add_argument("--workers", type=int, default=0, help="processes that decode image files")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")

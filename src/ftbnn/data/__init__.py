@@ -11,6 +11,7 @@ from ftbnn.data.download import download
 from ftbnn.data.idx import fashion_mnist, mnist
 from ftbnn.data.imagefolder import imagefolder
 from ftbnn.data.own import source_of_own
+from ftbnn.data.sounds import sounds
 from ftbnn.data.source import ArraySplit, CorruptImage, Source, Spec
 from ftbnn.data.synthetic import synthetic
 from ftbnn.errors import UserError, unknown
@@ -20,27 +21,34 @@ __all__ = ["SOURCES", "ArraySplit", "CorruptImage", "Entry", "Source", "Spec", "
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set: what loads it, what it is, whether it lies in a directory, and its one image size if it has one."""
+    """A data set: what loads it, what it is, whether it lies in a directory, its one image size if it has one, and
+    on what terms its owners give it away."""
 
     loader: Callable[..., Source]
     about: str
     needs_dir: bool
     image_size: int | None
+    licence: str = ""
 
 
 SOURCES: dict[str, Entry] = {
-    "digits": Entry(digits, "1797 handwritten digits, 8x8 grey, 10 classes; part of scikit-learn", False, 8),
-    "mnist": Entry(mnist, "70000 handwritten digits, 28x28 grey, 10 classes", True, 28),
-    "fashion-mnist": Entry(fashion_mnist, "70000 pieces of clothing, 28x28 grey, 10 classes", True, 28),
-    "cifar10": Entry(cifar10, "60000 photographs, 32x32 colour, 10 classes", True, 32),
-    "cifar100": Entry(cifar100, "60000 photographs, 32x32 colour, 100 classes", True, 32),
+    "digits": Entry(
+        digits, "1797 handwritten digits, 8x8 grey, 10 classes; part of scikit-learn", False, 8, "CC BY 4.0 (UCI)"
+    ),
+    "mnist": Entry(
+        mnist, "70000 handwritten digits, 28x28 grey, 10 classes", True, 28, "none stated; often quoted as CC BY-SA 3.0"
+    ),
+    "fashion-mnist": Entry(fashion_mnist, "70000 pieces of clothing, 28x28 grey, 10 classes", True, 28, "MIT"),
+    "cifar10": Entry(cifar10, "60000 photographs, 32x32 colour, 10 classes", True, 32, "none stated"),
+    "cifar100": Entry(cifar100, "60000 photographs, 32x32 colour, 100 classes", True, 32, "none stated"),
     "imagefolder": Entry(imagefolder, "your own, or ImageNet: train/CLASS/* and val/CLASS/*", True, None),
+    "sounds": Entry(sounds, "words in WAV files, as pictures: train/CLASS/*.wav, or Free Spoken Digits", True, None),
     "synthetic": Entry(synthetic, "made images for trials: 10 patterns under noise, 32x32 colour", False, None),
 }
 
 
 def load(name: str, data_dir: str | Path | None = None, *, image_size: int | None = None) -> Source:
-    """The data set of that name from its directory; only imagefolder and synthetic come in other image sizes."""
+    """The data set of that name from its directory; imagefolder, sounds and synthetic have images of any size."""
     if name not in SOURCES:
         raise unknown("data set", name, SOURCES, hint="`ftbnn data` lists all")
     entry = SOURCES[name]
@@ -57,7 +65,11 @@ def load(name: str, data_dir: str | Path | None = None, *, image_size: int | Non
             raise UserError(f"{name} needs no files: say which data lie in {data_dir}, or leave the directory out")
         return entry.loader(**settings)
     if data_dir is None:
-        how = "with train/CLASS/* and val/CLASS/*" if name == "imagefolder" else f"(`ftbnn data {name}` fills one)"
+        own = {
+            "imagefolder": "with train/CLASS/* and val/CLASS/*",
+            "sounds": "with train/CLASS/*.wav and test/CLASS/*.wav",
+        }
+        how = own.get(name, f"(`ftbnn data {name}` fills one)")
         raise UserError(f"{name} lies in a directory, which must be given {how}")
     data_dir = Path(data_dir)
     if not data_dir.is_dir():

@@ -60,6 +60,7 @@ REMOTES: dict[str, Remote] = {
 INSTEAD = {
     "digits": "comes with scikit-learn; there is nothing to download",
     "synthetic": "is made on the fly; there is nothing to download",
+    "sounds": "are WAV files of your own, train/CLASS/* and test/CLASS/*, or a clone of Free Spoken Digits",
     "imagefolder": "is a folder of your own, train/CLASS/* and val/CLASS/*; ImageNet needs an account at image-net.org",
 }
 

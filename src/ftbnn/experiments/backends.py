@@ -18,7 +18,7 @@ ABOUT = (
 )
 LABELS = {"torch": "PyTorch", "native": "native", "native8": "native, gradients in bytes"}
 CLAIMS = tuple(
-    Claim(f"{LABELS[backend]} learns as PyTorch does", backend, "torch", 0.0, equal=True)
+    Claim(f"{LABELS[backend]} learns as PyTorch does", backend, "torch", None, equal=True, own=True)
     for backend in ("native", "native8")
 )
 
@@ -50,4 +50,4 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
         curves(axes, records, LABELS)
     caption = f"ftbnn18 of width {request.width} on {request.data}, {counted(request.epochs, 'epoch')}"
     picture = Picture("backends.png", "Training loss and accuracy over the epochs; mean over seeds")
-    return Findings([Table("backends", caption, columns, rows), judge(CLAIMS, records)], [picture])
+    return Findings([Table("backends", caption, columns, rows), judge(CLAIMS, records, "")], [picture])

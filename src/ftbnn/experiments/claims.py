@@ -1,4 +1,7 @@
-"""The paper's claims against ours: a difference counts if the 95 % interval over the seeds leaves out 0."""
+"""The paper's claims against ours: a difference counts if the 95 % interval over the seeds leaves out 0.
+
+Judged are means of three seeds or more on both sides; a claim of equality holds where the whole interval is small.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,11 +11,18 @@ from typing import Any
 
 from ftbnn.experiments.result import Column, Table
 
+SEEDS = 3  # with fewer the interval rests on the spread of other variants alone
+SMALL = 1.0  # points that count as no difference
+HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot tell"  # how a verdict begins
+OWN = "not in the paper"
+
 COLUMNS = (
-    Column("claim", "claim of the paper"),
+    Column("claim", "claim"),
+    Column("where", "where in the paper"),
     Column("paper", "paper: difference", "+.1f"),
     Column("ours", "ours: difference", "+.2f"),
     Column("noise", "95 % interval ±", ".2f"),
+    Column("seeds", "seeds"),
     Column("verdict", "here"),
 )
 
@@ -27,6 +37,7 @@ class Claim:
     paper: float | None
     score: str = "top1"
     equal: bool = False
+    own: bool = False  # a question of ours, which the paper does not answer
 
 
 def values(records: Sequence[dict[str, Any]], variant: str, score: str = "top1") -> list[float]:
@@ -65,7 +76,7 @@ def interval(deviation: float, freedom: int, seeds: Sequence[int]) -> float:
     return float(t.ppf(0.975, freedom)) * deviation * math.sqrt(sum(1 / count for count in seeds))
 
 
-def judge(claims: Sequence[Claim], records: Sequence[dict[str, Any]]) -> Table:
+def judge(claims: Sequence[Claim], records: Sequence[dict[str, Any]], where: str) -> Table:
     """A row per claim whose runs are there. The spread is pooled over all variants that have several seeds."""
     variants = list(dict.fromkeys(record["variant"] for record in records))
     rows = []
@@ -79,20 +90,24 @@ def judge(claims: Sequence[Claim], records: Sequence[dict[str, Any]]) -> Table:
         rows.append(
             {
                 "claim": claim.text,
+                "where": OWN if claim.own else where,
                 "paper": claim.paper,
                 "ours": difference,
                 "noise": noise,
-                "verdict": _verdict(difference, noise, equal=claim.equal),
+                "seeds": f"{len(more)} / {len(less)}",
+                "verdict": _verdict(difference, noise, min(len(more), len(less)), equal=claim.equal),
             }
         )
     return Table("claims", "Claims: the difference against the noise of the seeds", COLUMNS, rows)
 
 
-def _verdict(difference: float, noise: float | None, *, equal: bool) -> str:
-    if noise is None:
-        return "one seed: not judged"
+def _verdict(difference: float, noise: float | None, seeds: int, *, equal: bool) -> str:
+    if seeds < SEEDS or noise is None:
+        return f"{OPEN}: fewer than {SEEDS} seeds"
+    if equal and abs(difference) + noise <= SMALL:
+        return f"{HOLDS}: within {SMALL:g}"
     if abs(difference) <= noise:
-        return "no difference seen" if equal else "within noise"
+        return f"{OPEN}: within noise"
     if equal:
-        return "does not hold"
-    return "holds" if difference > 0 else "does not hold: reversed"
+        return FAILS
+    return HOLDS if difference > 0 else f"{FAILS}: reversed"

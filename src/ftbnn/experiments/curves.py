@@ -12,6 +12,13 @@ from ftbnn.experiments.result import LAST_ON_TEST
 LEGEND_WIDTH = 60  # letters
 
 
+def accuracy(records: Sequence[Record]) -> tuple[str, str]:
+    """The split whose top-1 all of these records have of every epoch, and its key there."""
+    if any("val_top1" not in row for record in records for row in record["epochs"]):
+        return "training", "train_top1"
+    return "test" if any(record["chosen"] == LAST_ON_TEST for record in records) else "validation", "val_top1"
+
+
 def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, train: bool = False) -> None:
     """Top-1 (solid, right) and training loss (dashed, left) over the epochs; the mean over a variant's records.
 
@@ -23,11 +30,7 @@ def curves(axes: Any, records: Sequence[Record], labels: Mapping[str, str], *, t
     if not any(groups.values()):
         return
     accuracies = axes if train else axes.twinx()
-    split, score = "validation", "val_top1"
-    if any(record["chosen"] == LAST_ON_TEST for record in finished):
-        split = "test"
-    if any(score not in row for record in finished for row in record["epochs"]):
-        split, score = "training", "train_top1"
+    split, score = accuracy(finished)
     for index, (label, done) in enumerate((label, done) for label, done in groups.items() if done):
         shortest = min(len(record["epochs"]) for record in done)
         epochs, color = range(1, shortest + 1), f"C{index}"

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import Claim, judge, spread, values
-from ftbnn.experiments.curves import curves
+from ftbnn.experiments.curves import accuracy, curves
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.experiments.table3 import PAPER_TOP1, job
@@ -25,22 +25,23 @@ def jobs(request: Request) -> list[Job]:
 
 
 def show(request: Request, records: Sequence[Record]) -> Findings:
+    finished = [record for record in records if not record["divergence"]]
+    split, score = accuracy(finished)
     columns = (
         Column("model", "network"),
         Column("paper_top1", "paper top-1 (ImageNet)", ".1f"),
         Column("top1", f"ours top-1 ({request.data})", ".2f"),
         Column("spread", "± over seeds", ".2f"),
         Column("train_loss", "last training loss", ".3f"),
-        Column("passed", "epochs to Bi-Real's last top-1"),
+        Column("passed", f"epochs to Bi-Real's last top-1 ({split})"),
         Column("seeds", "seeds"),
     )
-    finished = [record for record in records if not record["divergence"]]
-    goal = [last for record in finished if record["variant"] == "bireal18" for last in _curve(record)[-1:]]
+    goal = [record["epochs"][-1][score] for record in finished if record["variant"] == "bireal18"]
     rows = []
     for variant, label in LABELS.items():
         done = [record for record in finished if record["variant"] == variant]
         top1 = values(done, variant)
-        passed = [_first(record, fmean(goal)) for record in done] if goal else []
+        passed = [_first(record, score, fmean(goal)) for record in done] if goal else []
         rows.append(
             {
                 "model": label,
@@ -55,9 +56,9 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
     with canvas(request.out / "figure1.png") as axes:
         curves(axes, records, LABELS)
     caption = f"The end of training, and how soon FTBNN is where Bi-Real Net ends; {counted(request.epochs, 'epoch')}"
-    drawn_as = f"Training loss and accuracy on {request.data}, width {request.width}; mean over seeds"
+    drawn_as = f"Training loss and {split} accuracy on {request.data}, width {request.width}; mean over seeds"
     picture = Picture("figure1.png", drawn_as)
-    return Findings([Table("curves", caption, columns, rows), judge(CLAIMS, records)], [picture])
+    return Findings([Table("curves", caption, columns, rows), judge(CLAIMS, records, "figure 1")], [picture])
 
 
 def _mean_epoch(epochs: Sequence[int | None]) -> str | int | None:
@@ -67,11 +68,6 @@ def _mean_epoch(epochs: Sequence[int | None]) -> str | int | None:
     return round(fmean(reached)) if len(reached) == len(epochs) else "not reached"
 
 
-def _first(record: Record, goal: float) -> int | None:
-    """The first epoch (from 1) whose top-1 is at least `goal`."""
-    return next((k for k, top1 in enumerate(_curve(record), start=1) if top1 >= goal), None)
-
-
-def _curve(record: Record) -> list[float]:
-    """Top-1 over the epochs; nothing of a run without validation."""
-    return [row["val_top1"] for row in record["epochs"] if "val_top1" in row]
+def _first(record: Record, score: str, goal: float) -> int | None:
+    """The first epoch (from 1) whose score is at least `goal`."""
+    return next((k for k, row in enumerate(record["epochs"], start=1) if row[score] >= goal), None)

@@ -1,7 +1,7 @@
 """Methods, each trained with one recipe at equal width: `quick` every row of `ftbnn methods`, else those of the tables.
 
 The paper quotes what authors printed, at their own width, epochs and recipe. Here every method keeps the network's
-shape and brings its layers (docs/methods.md); with its own recipe it may do better. Tables 1 and 4 take these runs.
+shape and brings its layers (docs/methods.md); with its own recipe it may do better. Table 4 takes these runs.
 """
 
 from collections.abc import Sequence
@@ -111,11 +111,6 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
     return Findings([table], [Picture("methods.png", "Test accuracy over the epochs; mean over seeds")])
 
 
-def method_jobs(request: Request) -> list[Job]:
-    """Those of table 1, which has FTBNN's own runs already."""
-    return [_job(name, seed, request) for seed in range(request.seeds) for name in PRINTED if name != "ftbnn"]
-
-
 def right_jobs(request: Request) -> list[Job]:
     """Those of the right half of table 4."""
     names = [name for name, *_ in RIGHT.values() if name is not None]
@@ -144,12 +139,6 @@ def _columns(request: Request) -> tuple[Column, ...]:
         Column("bytes_k", "kB packed", ".1f"),
         Column("seeds", "seeds"),
     )
-
-
-def method_table(request: Request, records: Sequence[Record]) -> Table:
-    """What came of table 1's methods, beside what was printed."""
-    rows = [_row(name, request, records) for name in PRINTED]
-    return Table("methods", _caption(request), _columns(request), rows)
 
 
 def right_table(request: Request, records: Sequence[Record]) -> Table:

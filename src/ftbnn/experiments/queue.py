@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ class Request:
     seeds: int
     budget_m: float
     settings: dict[str, str] = field(default_factory=dict)
+    only: tuple[str, ...] = ()  # patterns of the variants to train; none: all
     keep: bool = False
     quiet: bool = False
 
@@ -82,10 +84,11 @@ class Job:
 
 
 class Queue:
-    """The jobs of one experiment and the directory they are done in."""
+    """The jobs of one experiment and the directory they are done in. What is not `asked` for counts if it is there."""
 
     def __init__(self, jobs: Sequence[Job], request: Request) -> None:
         self.jobs, self.request = jobs, request
+        self.asked = _asked(jobs, request.only)
         self.plans = {job.name: self._plan(job) for job in jobs}
         self.found: dict[str, Path | None] = {}  # where a finished run lies; None: in result.json alone
 
@@ -96,11 +99,12 @@ class Queue:
     ) -> None:
         """Does what is to be done; `after` gets the records of all finished runs, at first and after each run."""
         done = self.show(after) if self._finished() else {}
-        bar = Progress(len(self.jobs), len(done), quiet=self.request.quiet, unit="run")
+        there = self._of_asked(done)
+        bar = Progress(len(self.asked), there, quiet=self.request.quiet, unit="run")
         try:
-            if done:
-                bar.say(f"{self.request.what}: {len(done)} of {len(self.jobs)} runs are there already")
-            while len(done) < len(self.jobs):
+            if there:
+                bar.say(f"{self.request.what}: {there} of {len(self.asked)} runs are there already")
+            while self._of_asked(done) < len(self.asked):
                 with StopSignals() as stop:
                     found_one = self._do_next(done, measure, bar)
                 if stop.received:
@@ -110,7 +114,7 @@ class Queue:
                     time.sleep(POLL_S)
                 before, done = done, self._finished()
                 if len(done) > len(before):
-                    bar.advance(len(done) - len(before), self.request.what)
+                    bar.advance(self._of_asked(done) - self._of_asked(before), self.request.what)
                     done = self.show(after)
         finally:
             bar.close()
@@ -122,9 +126,12 @@ class Queue:
             after(list(records.values()))
         return records
 
+    def _of_asked(self, done: dict[str, Record]) -> int:
+        return sum(job.name in done for job in self.asked)
+
     def _do_next(self, done: dict[str, Record], measure: Measure | None, bar: Progress) -> bool:
         """Makes the first run that nobody has; False if other processes are at work on all that is left."""
-        for job in self.jobs:
+        for job in self.asked:
             if job.name in done or (job.teacher and job.teacher not in done):
                 continue
             with locked(self.request.out / ".locks" / job.name, wait=False) as is_ours:
@@ -132,7 +139,7 @@ class Queue:
                     continue
                 if job.name not in self._finished():
                     bar.advance(0, self.request.what)
-                    bar.say(f"{self.request.what} [{len(done) + 1}/{len(self.jobs)}] {job.name}")
+                    bar.say(f"{self.request.what} [{self._of_asked(done) + 1}/{len(self.asked)}] {job.name}")
                     self._do(job, measure)
                 return True
         return False
@@ -227,6 +234,17 @@ class Queue:
         return place
 
 
+def _asked(jobs: Sequence[Job], patterns: Sequence[str]) -> list[Job]:
+    """The jobs whose variant one of the patterns is of, and those they learn from; without patterns all."""
+    variants = dict.fromkeys(job.variant for job in jobs)
+    for pattern in patterns:
+        if not any(fnmatchcase(variant, pattern) for variant in variants):
+            raise UserError(f"no variant is called {pattern!r}; there are {', '.join(variants)}")
+    wanted = [job for job in jobs if not patterns or any(fnmatchcase(job.variant, one) for one in patterns)]
+    teachers = {job.teacher for job in wanted}
+    return [job for job in jobs if job in wanted or job.name in teachers]
+
+
 def _recipes(recipe: Recipe | Steps) -> tuple[Recipe, ...]:
     return recipe.steps if isinstance(recipe, Steps) else (recipe,)
 
@@ -264,6 +282,10 @@ def _record(job: Job, done: Plan, request: Request, divergence: str) -> Record:
 def upgraded(record: Record) -> Record:
     """A record with today's names for what older ones called otherwise, and marked as what those were."""
     names = {"story": "divergence", "slopes": "records"}
+    measured = record.get("measured", {})
+    if isinstance(measured.get("discrepancy"), float):  # of outputs, the one reading there was
+        apart = {key: {"outputs": measured[key]} for key in ("discrepancy", "discrepancy_per_layer")}
+        record = record | {"measured": measured | apart}
     if "chosen" not in record:
         names["val_images"] = "test_images"
         record = record | {"chosen": LAST_ON_TEST}

@@ -11,6 +11,7 @@ from typing import Any
 
 from ftbnn import zoo
 from ftbnn.errors import UserError
+from ftbnn.experiments import claims_page, curves_page
 from ftbnn.experiments.names import EXPERIMENTS
 from ftbnn.experiments.result import FILE, LAST_ON_TEST, Column, Table, read
 from ftbnn.experiments.scales import SCALES
@@ -36,7 +37,7 @@ figure { margin: 1.5rem 0; } figure img { max-width: 100%; height: auto; backgro
 figcaption { font-size: .9rem; opacity: .8; }
 code { background: var(--soft); padding: .1rem .3rem; border-radius: 4px; overflow-wrap: anywhere; font-size: .85rem; }
 details { margin: 1rem 0; } summary { cursor: pointer; }
-.holds { color: #1a7f37; } .fails { color: #cf222e; } .missing { opacity: .7; }
+.missing { opacity: .7; }
 nav ul { padding-left: 1.2rem; }
 """
 
@@ -89,9 +90,39 @@ def zoo_table() -> Table:
         Column("size_kb", "file kB", ".1f"),
         Column("latency_ms", "ms an image, one thread", ".3f"),
         Column("epoch", "epoch"),
+        Column("chosen_on_test", "chosen on test images"),
     )
-    cards = [zoo.card(name) for name in zoo.names()]
-    return Table("models", "The zoo", columns, [card | {"size_kb": card["size_bytes"] / 1e3} for card in cards])
+    return Table("models", "The zoo", columns, _cards())
+
+
+def zoo_facts() -> Table:
+    """What else their cards tell."""
+    columns = (
+        Column("name", "zoo:"),
+        Column("validation_top1", "validation top-1 %", ".2f"),
+        Column("test_images", "test images"),
+        Column("worst", "worst classes"),
+        Column("flops_m", "FLOPs M", ".2f"),
+        Column("bops_m", "BOPs M", ".2f"),
+        Column("budget_m", "budget M", ".2f"),
+        Column("licence", "licence of the data"),
+    )
+    return Table("facts", "Its cards", columns, _cards())
+
+
+def _cards() -> list[dict[str, Any]]:
+    return [card | _shown(card) for card in map(zoo.card, zoo.names())]
+
+
+def _shown(card: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "size_kb": card["size_bytes"] / 1e3,
+        "chosen_on_test": card["chosen_on_test"] or "nothing",
+        "worst": ", ".join(
+            f"{one['class']}: {one['top1']:.1f} % ({one['taken_for']})" for one in card["worst_classes"]
+        ),
+        **{f"{key}_m": card[key] / 1e6 for key in ("flops", "bops", "budget")},
+    }
 
 
 def page(folder: Path) -> str:
@@ -103,16 +134,19 @@ def page(folder: Path) -> str:
         for what in missing(results)
     )
     sections = "".join(_section(key, result, folder / key) for key, result in results.items())
+    claims = claims_page.claims_section(results)
+    if claims:
+        entries = f'<li><a href="#claims">Claims of the paper</a></li>{entries}'
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,"><title>FTBNN reproduced</title>'
-        f"<style>{STYLE}</style></head><body>\n"
+        f"<style>{STYLE}{claims_page.STYLE}{curves_page.STYLE}</style></head><body>\n"
         "<h1>FTBNN reproduced</h1><p>The tables and figures of <i>FTBNN: Rethinking Non-linearity for 1-bit CNNs and "
         "Going Beyond</i> (Su et al., arXiv:2010.09294), each made by one command, the paper's numbers beside ours. "
         "The paper trained on ImageNet; each section says on what data and at what scale these runs were made.</p>\n"
-        f'<nav><ul>{entries}<li><a href="#zoo">The zoo</a></li></ul>{absent}</nav>\n{sections}{_zoo_section()}'
-        "</body></html>\n"
+        f'<nav><ul>{entries}<li><a href="#zoo">The zoo</a></li></ul>{absent}</nav>\n{claims}{sections}{_zoo_section()}'
+        f"{curves_page.script()}</body></html>\n"
     )
 
 
@@ -122,6 +156,7 @@ def _section(key: str, result: dict[str, Any], folder: Path) -> str:
         f'<p class="facts">{escape(facts_line(result))}</p><p><code>{escape(result["command"])}</code></p>',
         *(_table(Table.from_json(table)) for table in result["tables"]),
         *(_figure(folder / picture["file"], picture["caption"]) for picture in result["pictures"]),
+        curves_page.chart(result["runs"]),
         _details(result),
         "</section>\n",
     ]
@@ -142,17 +177,13 @@ def _table(table: Table) -> str:
 
     def line(tag: str, texts: list[str]) -> str:
         kinds = [' class="text"' if text else "" for text in is_text]
-        return "".join(f"<{tag}{kind}>{_cell(text)}</{tag}>" for kind, text in zip(kinds, texts, strict=True))
+        return "".join(
+            f"<{tag}{kind}>{claims_page.verdict(text)}</{tag}>" for kind, text in zip(kinds, texts, strict=True)
+        )
 
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in cells)
     head = f"<thead><tr>{line('th', table.header)}</tr></thead>"
     return f'<h3>{escape(table.caption)}</h3><div class="scroll"><table>{head}<tbody>{body}</tbody></table></div>\n'
-
-
-def _cell(text: str) -> str:
-    if text == "holds":
-        return '<span class="holds">holds</span>'
-    return f'<span class="fails">{escape(text)}</span>' if text.startswith("does not hold") else escape(text)
 
 
 def _figure(path: Path, caption: str) -> str:
@@ -170,7 +201,7 @@ def _details(result: dict[str, Any]) -> str:
         Column("name", "run"),
         Column("state", "state"),
         Column("top1", "top-1", ".2f"),
-        Column("best_top1", "best epoch", ".2f"),
+        Column("best_top1", "best epoch (validation; of older runs test)", ".2f"),
         Column("chosen", "scores of"),
         Column("train_top1", "training top-1", ".2f"),
         Column("minutes", "minutes", ".1f"),
@@ -200,11 +231,12 @@ def _zoo_section() -> str:
     cards = [zoo.card(name) for name in zoo.names()]
     commands = "".join(
         f"<li><b>{escape(card['name'])}</b> {escape(card.get('about', ''))} "
-        f"{''.join(f'<br><code>{escape(c)}</code>' for c in card['commands'])}</li>"
+        f"Licence of the data: {escape(card['licence'])}."
+        f"{''.join(f'<br><code>{escape(c)}</code>' for c in (*card['commands'], card['latency_command']))}</li>"
         for card in cards
     )
     text = "Trained networks that come with the package: <code>ftbnn predict zoo:NAME photo.jpg</code>."
-    table = _table(zoo_table())
+    table = _table(zoo_table()) + _table(zoo_facts())
     return f'<section id="zoo"><h2>The zoo</h2><p>{text}</p>{table}<h3>Made by</h3><ul>{commands}</ul></section>\n'
 
 
@@ -234,7 +266,7 @@ def scales_table() -> Table:
 def fill(text: str, results_folder: Path, home: Path) -> str:
     """A Markdown text, of a file in `home`, with every block `<!-- result WHAT/TABLE -->` ... `<!-- end -->` renewed.
 
-    `WHAT/pictures` are its pictures; `zoo/models` and `scales/scales` need no result.
+    `WHAT/pictures` are its pictures; `zoo/models`, `zoo/facts` and `scales/scales` need no result.
     """
     results = collect(results_folder)
 
@@ -253,7 +285,7 @@ def fill(text: str, results_folder: Path, home: Path) -> str:
 
 def _markdown(key: str, name: str, results: dict[str, dict[str, Any]]) -> str:
     if key in ("zoo", "scales"):
-        return (zoo_table() if key == "zoo" else scales_table()).markdown()
+        return {"models": zoo_table, "facts": zoo_facts, "scales": scales_table}[name]().markdown()
     if key not in results:
         return f"*Not run yet: `ftbnn reproduce {key}`.*"
     tables = {table["name"]: Table.from_json(table) for table in results[key]["tables"]}

@@ -38,10 +38,11 @@ def request_for(
     budget_m: float | None = None,
     image_size: int | None = None,
     settings: dict[str, str] | None = None,
+    only: Sequence[str] = (),
     keep: bool = False,
     quiet: bool = False,
 ) -> Request:
-    """Fills in what the scale says. `settings` are of the recipe, for every run."""
+    """Fills in what the scale says. `settings` are of the recipe, for every run; `only` are patterns of variants."""
     if what not in EXPERIMENTS:
         raise unknown("experiment", what, EXPERIMENTS)
     if scale not in SCALES:
@@ -70,6 +71,7 @@ def request_for(
         seeds=seeds or (size.toy_seeds if toy else size.seeds),
         budget_m=budget_m or size.budget_m,
         settings=settings,
+        only=tuple(only),
         keep=keep,
         quiet=quiet,
     )
@@ -85,9 +87,9 @@ def reproduce(request: Request, *, train: bool = True) -> dict[str, Any]:
     result: dict[str, Any] = {}
 
     def after(records: Sequence[Record]) -> None:
-        result.update(
-            write(request.out, _facts(request, records, len(queue.jobs)), experiment.show(request, records), records)
-        )
+        planned = {job.name for job in queue.asked} | {record["name"] for record in records}
+        facts = _facts(request, records, len(planned))
+        result.update(write(request.out, facts, experiment.show(request, records), records))
 
     if train:
         queue.work(after, getattr(experiment, "measure", None))
@@ -133,4 +135,5 @@ def _command(request: Request) -> str:
     usual = size.toy_epochs if request.what == "figure2" else size.epochs
     changed = ({"epochs": str(request.epochs)} if request.epochs != usual else {}) | request.settings
     words += [word for key, value in changed.items() for word in ("--set", f"{key}={value}")]
+    words += ["--only", *request.only] if request.only else []
     return shlex.join(words)

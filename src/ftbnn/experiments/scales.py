@@ -30,7 +30,7 @@ SCALES = {
     ),
     "standard": Scale(
         "narrow networks, short training",
-        *("cifar10", 16, 20, 2),
+        *("cifar10", 16, 20, 3),
         *("mnist", 16, 10, 5),
         *("cifar10", None, 2.0),
     ),

@@ -76,6 +76,10 @@ REGISTRY: dict[str, Entry] = {
     ),
     "ftbnn18-prelu": Entry(partial(FTBNN, act="prelu", stage_end_act="prelu"), "ablation: all PReLU"),
     "ftbnn18-fprelu": Entry(partial(FTBNN, act="fprelu", stage_end_act="fprelu"), "ablation: all FPReLU"),
+    "ftbnn18-fprelu-quarter": Entry(
+        partial(FTBNN, act="fprelu-quarter", stage_end_act="fprelu-quarter"),
+        "all FPReLU, slopes of negative values start at 0.25 as PReLU's do (not in the paper)",
+    ),
     "ftbnn18-relu": Entry(partial(FTBNN, act="relu", stage_end_act="relu"), "ablation: all ReLU (needs lr 0.00015)"),
     "ftbnn18-stage-relu": Entry(partial(FTBNN, act="none"), "ablation: ReLU at the four stage ends only"),
     "ftbnn18-stage-relu-prelu": Entry(partial(FTBNN, act="prelu"), "ablation: ReLU at stage ends, PReLU elsewhere"),

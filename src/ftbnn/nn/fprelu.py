@@ -1,6 +1,6 @@
 """FPReLU: a ReLU whose two slopes are both learned, per channel.
 
-forward    y = right * x where x > 0, else left * x      (both slopes start at 1: the identity)
+forward    y = right * x where x > 0, else left * x      (both slopes start at 1, the identity, if not asked otherwise)
 """
 
 from typing import Any
@@ -63,13 +63,13 @@ _OPERATOR = operators.define(
 
 
 class FPReLU(Layer):
-    """Fully parametric ReLU over (N, channels, ...)."""
+    """Fully parametric ReLU over (N, channels, ...); `left` and `right` are where the slopes start."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, *, left: float = 1.0, right: float = 1.0) -> None:
         super().__init__()
         self.channels = channels
-        self.left = nn.Parameter(torch.ones(channels))
-        self.right = nn.Parameter(torch.ones(channels))
+        self.left = nn.Parameter(torch.full((channels,), left))
+        self.right = nn.Parameter(torch.full((channels,), right))
 
     def forward(self, x: Tensor) -> Tensor:
         if backend() == "plain":

@@ -16,6 +16,7 @@ Act = str | Callable[[int], nn.Module]  # a name of ACTS, or what makes the modu
 
 ACTS: dict[str, Callable[[int], nn.Module]] = {
     "fprelu": FPReLU,
+    "fprelu-quarter": lambda channels: FPReLU(channels, left=0.25),  # starts as PReLU does
     "prelu": nn.PReLU,
     "relu": lambda _: nn.ReLU(),
     "hardtanh": lambda _: nn.Hardtanh(),

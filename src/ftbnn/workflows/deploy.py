@@ -29,6 +29,7 @@ from ftbnn.tracing import evaluating
 from ftbnn.training.packed import Exported, write_file
 from ftbnn.training.run import Run, RunDir, load_run, load_state, run_of
 from ftbnn.training.scores import evaluate as score
+from ftbnn.workflows.confusion import worst_classes
 from ftbnn.zoo import card, name_in, resolve
 
 BATCH = 256
@@ -195,7 +196,7 @@ def evaluate(
     `zoo:NAME` or a loaded model.
 
     `data` is as `fit` takes it; a single data set of your own is the test split. Keys are test_top1, test_top5,
-    test_images, corrupt, and, of what is not a file, test_loss.
+    test_images, corrupt, of a file worst_classes, and of all else test_loss.
     """
     if isinstance(what, Model):
         return evaluate_model(what, _source(data, data_dir, what.input_shape[1]), workers=workers)
@@ -275,18 +276,24 @@ def evaluate_model(model: Model, source: Source, *, workers: int = 0) -> dict[st
     if source.spec is not None:
         _check_fits(model, source.spec)
     top1 = top5 = count = 0
+    confusion = np.zeros((0, 0), np.int64)
     corrupt: list[str] = []
     for batch in _test_batches(source, workers, raw=True).epoch(0):
         corrupt += batch.corrupt
         if not len(batch):
             continue
         scores, labels = model(_pixels(batch.images)), batch.labels.numpy()
-        ranked = np.argsort(-scores, axis=1, kind="stable")[:, : min(5, scores.shape[1])] == labels[:, None]
+        answers = np.argsort(-scores, axis=1, kind="stable")[:, : min(5, scores.shape[1])]
+        if not confusion.size:
+            confusion = np.zeros((scores.shape[1],) * 2, np.int64)
+        np.add.at(confusion, (labels, answers[:, 0]), 1)
+        ranked = answers == labels[:, None]
         top1, top5, count = top1 + ranked[:, 0].sum(), top5 + ranked.any(axis=1).sum(), count + len(labels)
     if not count:
         raise UserError("the test split has no image that can be read")
     shares = {"test_top1": 100 * float(top1) / count, "test_top5": 100 * float(top5) / count}
-    return {"data": source.name, **shares, "test_images": count, "corrupt": corrupt}
+    worst = worst_classes(confusion, model.class_names)
+    return {"data": source.name, **shares, "test_images": count, "worst_classes": worst, "corrupt": corrupt}
 
 
 def _check_fits(model: Model, spec: Spec) -> None:

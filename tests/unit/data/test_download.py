@@ -223,7 +223,7 @@ def test_a_mirror_may_be_a_folder(server, tmp_path):
 
 @pytest.mark.parametrize("name", INSTEAD)
 def test_what_cannot_be_downloaded_says_what_to_do(tmp_path, name):
-    with pytest.raises(UserError, match=r"nothing to download|image-net\.org"):
+    with pytest.raises(UserError, match=r"nothing to download|image-net\.org|of your own"):
         download(name, tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -26,24 +26,30 @@ def test_few_seeds_need_a_wide_margin():
 @pytest.mark.parametrize(
     ("more", "less", "equal", "verdict"),
     [
-        ([80.0, 80.2], [75.0, 75.2], False, "holds"),
-        ([75.0, 75.2], [80.0, 80.2], False, "does not hold: reversed"),
-        ([80.0, 80.2], [75.0], False, "holds"),
-        ([80.0, 80.2], [79.0], False, "within noise"),
-        ([80.0, 80.2], [80.1, 80.1], False, "within noise"),
-        ([80.0, 80.2], [80.1, 80.1], True, "no difference seen"),
-        ([80.0, 80.2], [75.0, 75.2], True, "does not hold"),
-        ([80.0], [75.0], False, "one seed: not judged"),
+        ([80.0, 80.2, 80.1], [75.0, 75.2, 75.1], False, "holds"),
+        ([75.0, 75.2, 75.1], [80.0, 80.2, 80.1], False, "does not hold: reversed"),
+        ([80.0, 80.2, 80.1], [80.1, 80.0, 80.1], False, "cannot tell: within noise"),
+        ([80.0, 80.2, 80.1], [80.1, 80.0, 80.1], True, "holds: within 1"),
+        ([80.0, 82.0, 84.0], [80.0, 82.1, 84.0], True, "cannot tell: within noise"),
+        ([80.0, 80.2, 80.1], [75.0, 75.2, 75.1], True, "does not hold"),
+        ([80.0, 80.2, 80.1], [75.0, 75.2], False, "cannot tell: fewer than 3 seeds"),
+        ([80.0], [75.0], True, "cannot tell: fewer than 3 seeds"),
     ],
 )
 def test_a_claim_is_judged_against_the_noise_of_the_seeds(more, less, equal, verdict):
-    table = judge([Claim("a beats b", "a", "b", 7.7, equal=equal)], records(a=more, b=less))
+    table = judge([Claim("a beats b", "a", "b", 7.7, equal=equal)], records(a=more, b=less), "table 3")
     assert table.rows[0]["verdict"] == verdict
+    assert table.rows[0]["where"] == "table 3"
     assert table.rows[0]["ours"] == pytest.approx(sum(more) / len(more) - sum(less) / len(less))
 
 
 def test_a_claim_whose_runs_are_missing_is_left_out():
-    assert judge([Claim("a beats b", "a", "b", 7.7)], records(a=[1.0])).rows == []
+    assert judge([Claim("a beats b", "a", "b", 7.7)], records(a=[1.0]), "table 3").rows == []
+
+
+def test_a_question_of_our_own_says_so():
+    table = judge([Claim("a beats b", "a", "b", None, own=True)], records(a=[1.0], b=[2.0]), "table 3")
+    assert table.rows[0]["where"] == "not in the paper"
 
 
 def test_values_look_inside_and_leave_out_what_diverged():

@@ -1,8 +1,12 @@
 import json
+import re
 
 import pytest
 
 from ftbnn.errors import UserError
+from ftbnn.experiments.claims import HOLDS, OPEN, OWN
+from ftbnn.experiments.claims_page import effect
+from ftbnn.experiments.curves_page import chart
 from ftbnn.experiments.report import collect, fill, missing, page
 from ftbnn.experiments.result import Column, Findings, Picture, Table, read, write
 from ftbnn.json_text import dumps
@@ -27,6 +31,33 @@ FACTS = {
 }
 COLUMNS = (Column("name", "variant"), Column("paper", "paper", ".1f"), Column("ours", "ours", ".2f"))
 TABLE = Table("ablation", "The ablation", COLUMNS, [{"name": "a|b", "paper": 60.2, "ours": None}])
+ROWS = [
+    {
+        "claim": "a beats b",
+        "where": "table 3",
+        "paper": 7.7,
+        "ours": 4.0,
+        "noise": 1.0,
+        "seeds": "3 / 3",
+        "verdict": HOLDS,
+    },
+    {"claim": "b is <none>", "where": OWN, "paper": None, "ours": -0.5, "noise": None, "verdict": f"{OPEN}: few"},
+]
+CLAIMS = Table("claims", "Claims", COLUMNS, ROWS)
+EPOCHS = [
+    {"train_loss": 2.0, "train_top1": 30.0, "val_top1": 20.0},
+    {"train_loss": 1.0, "train_top1": 50.0, "val_top1": 41.0},
+]
+RUN = {
+    "name": "a-seed0",
+    "variant": "a</script>",
+    "state": "finished",
+    "chosen": "best on validation",
+    "train_seconds": 60.0,
+    "recipes": [],
+    "epochs": EPOCHS,
+}
+RUNS = [RUN, RUN | {"name": "a-seed1", "epochs": [row | {"val_top1": row["val_top1"] + 2} for row in EPOCHS]}]
 DOT = bytes.fromhex("89504e470d0a1a0a")
 
 
@@ -35,7 +66,7 @@ def results(tmp_path):
     folder = tmp_path / "results" / "table3"
     folder.mkdir(parents=True)
     (folder / "x.png").write_bytes(DOT)
-    write(folder, FACTS, Findings([TABLE], [Picture("x.png", "A picture")]), [])
+    write(folder, FACTS, Findings([TABLE, CLAIMS], [Picture("x.png", "A picture")]), RUNS)
     return folder.parent
 
 
@@ -67,7 +98,7 @@ def test_a_broken_result_is_one_line(results, text):
 def test_the_page_stands_alone(results):
     html = page(results)
     assert "http" not in html.replace("arXiv", "")
-    assert "<script" not in html
+    assert "src=" not in html.replace('src="data:', ""), "nothing is loaded"
     assert 'name="viewport"' in html
     assert "Table &lt;3&gt;" in html
     assert "data:image/png;base64,iVBORw0KGgo" in html
@@ -79,6 +110,7 @@ def test_the_page_stands_alone(results):
         "table2",
         "table4",
         "methods",
+        "recipes",
         "deploy",
         "backends",
     ]
@@ -96,10 +128,43 @@ def test_blocks_of_markdown_are_made_anew(results):
     )
     assert "Not run yet: `ftbnn reproduce table1`" in filled
     assert fill(filled, results, results.parent) == filled
-    with pytest.raises(UserError, match="it has ablation"):
+    with pytest.raises(UserError, match="it has ablation, claims"):
         fill("<!-- result table3/nothing -->\n<!-- end -->", results, results)
 
 
 def test_no_results_is_one_line(tmp_path):
     with pytest.raises(UserError, match="no folder"):
         page(tmp_path / "none")
+
+
+def test_claims_are_counted_and_kept_apart_from_our_own_questions(results):
+    html = page(results)
+    assert "Of 1 claims that runs were made for, 1 hold, 0 do not, 0 cannot be told" in html
+    asked, own = html.split("Questions of our own")
+    assert "a beats b" in asked
+    assert "b is &lt;none&gt;" in own
+    assert '<span class="holds">holds</span>' in asked
+
+
+def test_an_effect_is_drawn_against_its_interval():
+    """In a picture of 150 with an edge of 6 the greatest of all, the paper's 8, is 69 from the middle."""
+    drawn = effect(4.0, 2.0, 8.0)
+    assert 'class="paper" cx="144.0"' in drawn
+    assert 'class="ours" cx="109.5"' in drawn
+    assert 'd="M92.2 9H126.8"' in drawn
+    assert "noise" not in effect(4.0, None, None)
+
+
+def test_a_chart_has_the_mean_of_the_seeds_and_their_reach():
+    html = chart(RUNS)
+    text = re.search(r'<script type="application/json">(.*?)</script>', html)[1]
+    data = json.loads(text)
+    assert data["scores"] == ["validation top-1 %", "training top-1 %", "training loss"]
+    (series,) = data["series"]
+    assert (series["label"], series["seeds"]) == ("a</script>", 2)
+    assert series["curves"]["validation top-1 %"] == {"mean": [21.0, 42.0], "low": [20.0, 41.0], "high": [22.0, 43.0]}
+    without = [{key: value for key, value in row.items() if key != "val_top1"} for row in EPOCHS]
+    assert "validation" not in chart([RUNS[0], RUNS[1] | {"epochs": without}])
+    older = chart([{key: value for key, value in RUN.items() if key != "chosen"}])
+    assert "test top-1 %, seen after every epoch" in older
+    assert chart([RUN | {"epochs": EPOCHS[:1]}]) == ""
