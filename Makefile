@@ -8,7 +8,7 @@ NATIVE := $(shell find native -type f)
 C_FILES := $(filter %.h %.c %.cc, $(NATIVE)) $(wildcard src/ftbnn/exchange/c/*.h)
 READY := $(VENV)/.ready
 
-.PHONY: help demo bench bench-arm test test-arm test-web web lint types unit sanitize wheels docs format setup clean
+.PHONY: help demo bench bench-arm test test-arm test-systems test-web web lint types unit sanitize wheels docs format setup clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -68,7 +68,8 @@ sanitize: $(READY)  ## damaged files, read and run under AddressSanitizer and Un
 
 ARM_TESTS := $(addprefix tests/property/, test_bconv.py test_binary_conv.py test_conv.py test_conv_grad.py \
   test_real_conv_rows.py test_rows.py test_stem.py) \
-  tests/unit/test_native.py::test_the_same_of_arm
+  $(addprefix tests/unit/test_native.py::, test_the_same_of_arm test_cores_of_arm_have_names \
+    test_every_isa_but_portable_has_a_roof_for_both_kinds_of_kernels)
 
 test-arm: $(READY)  ## other architectures under qemu: all kernels and the engine on aarch64, networks on armv7 and riscv64
 	@tests/arm/prepare.sh $(VENV)
@@ -83,6 +84,10 @@ test-arm: $(READY)  ## other architectures under qemu: all kernels and the engin
 	  CPU=$$cpu FTBNN_ELSEWHERE="build/arm/python tests/arm/engine_server.py" PYTHONPATH=tests/arm OMP_NUM_THREADS=1 \
 	    $(BIN)/pytest -q -p elsewhere -p no:cacheprovider tests/unit/runtime || exit 1; \
 	done
+
+test-systems: $(READY)  ## other systems: the C library for Windows, run by Wine, and for macOS, only compiled
+	@echo "== other systems"
+	@$(BIN)/python tests/arm/systems.py
 
 bench-arm: $(READY)  ## count the instructions of an image on aarch64; writes a report
 	@tests/arm/prepare.sh $(VENV) library
@@ -102,7 +107,7 @@ test-web: web  ## the package in Node, the page in headless Chromium
 	@web/node_modules/.bin/tsc --strict --noEmit --target es2022 --lib es2022,dom --module nodenext web/package/*.d.ts
 	@EXPECTED=$(CURDIR)/build/expected SITE=$(CURDIR)/build/site node --test --test-concurrency=1 web/tests/*.test.js
 
-wheels: $(READY)  ## the sdist and manylinux wheels, tried in clean environments (Debian, network, 20 minutes), into dist
+wheels: web  ## the sdist and manylinux wheels, tried in clean environments (Debian, network, 20 minutes), into dist
 	@test -x build/wheels/tools/bin/python || $(BIN)/python -m venv build/wheels/tools
 	@build/wheels/tools/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r wheels/requirements.txt
 	@build/wheels/tools/bin/python wheels/make.py

@@ -5,15 +5,17 @@ import io
 import json
 import platform
 import sys
+import threading
 import zlib
 from importlib import metadata, util
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 from PIL import Image
 
 import ftbnn
-from ftbnn import _native, zoo
+from ftbnn import _native, page, zoo
 from ftbnn.cli.main import main
 
 PHOTO = Path(sys.argv[1]) / "photo.png"
@@ -42,7 +44,19 @@ assert not [word for word in (b"trap_tiles", b"binary_loops", b"gradient_roof") 
 assert said("info")["versions"]["ftbnn"] == ftbnn.__version__
 with contextlib.redirect_stderr(io.StringIO()) as text:
     assert main(["train", "ftbnn18"]) == 2
-assert "needs PyTorch" in text.getvalue()
+assert "needs PyTorch, which the light install leaves out: pip install 'ftbnn[train]'" in text.getvalue()
+
+# The page is there, but for the 14 MB of ONNX Runtime Web.
+with page.server("127.0.0.1", 0) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    files = json.load(urlopen(f"{address}/files.json"))
+    assert {".", "app.js", "ftbnn/ftbnn.wasm", "ftbnn/ftbnn-relaxed.wasm"} <= set(files), files
+    assert all(urlopen(f"{address}/{name}").read() for name in files)
+    contents = json.load(urlopen(f"{address}/contents.json"))
+    assert contents["floats"] is None, contents
+    assert [network["name"] for network in contents["networks"]] == [row["name"] for row in page.networks()]
+    server.shutdown()
 
 pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
 Image.fromarray(pixels).save(PHOTO)

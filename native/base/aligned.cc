@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -69,8 +68,7 @@ ZeroedBytes::ZeroedBytes(std::size_t size) {
   }
 #endif
   size = round_up(size, CACHE_LINE);
-  data_ = std::unique_ptr<void, Free>(std::aligned_alloc(CACHE_LINE, size), Free{0});
-  if (!data_) throw std::bad_alloc();
+  data_ = std::unique_ptr<void, Free>(::operator new(size, std::align_val_t{CACHE_LINE}), Free{0});
   std::memset(data_.get(), 0, size);
 }
 
@@ -82,7 +80,7 @@ void ZeroedBytes::Free::operator()(void* pointer) const {
     return;
   }
 #endif
-  std::free(pointer);
+  ::operator delete(pointer, std::align_val_t{CACHE_LINE});
 }
 
 Room::Room(std::size_t bytes) {

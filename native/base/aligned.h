@@ -53,7 +53,8 @@ class Room {
     void operator()(char* start) const;
   };
   std::unique_ptr<char, Unmap> start_;
-  std::size_t size_ = 0, taken_ = 0, ready_ = 0;  // ready: pages that are there already
+  std::size_t size_ = 0, taken_ = 0;
+  [[maybe_unused]] std::size_t ready_ = 0;  // pages that are there already, where the system can be asked for them
 };
 
 template <typename T>

@@ -1,47 +1,30 @@
 #include "base/blocks.h"
 
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 #include <new>
 
 #include "base/aligned.h"
+#include "base/pages.h"
 
 namespace ftbnn {
 
 namespace {
 
-const auto PAGE = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 4 KiB, on some systems 16 or 64
+const std::size_t PAGE = page_size();
 constexpr std::size_t HUGE_PAGE = std::size_t{2} << 20;
-
-void* map(std::size_t bytes, int protection) {
-  void* mapped = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return mapped == MAP_FAILED ? nullptr : mapped;
-}
 
 }  // namespace
 
-// Addresses only: twice as many as there is memory, or a quarter of what the process may have.
+// Addresses only.
 Blocks::Blocks() {
-  std::size_t bytes = 2 * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * PAGE;
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    bytes = std::min<std::size_t>(bytes, limit.rlim_cur / 4);
-  }
-  begin_ = static_cast<char*>(map(bytes, PROT_NONE));
-  top_ = usable_ = begin_;
-  if (begin_ == nullptr) return;
-  end_ = begin_ + bytes / PAGE * PAGE;
-#if defined(MADV_HUGEPAGE)
-  madvise(begin_, end_ - begin_, MADV_HUGEPAGE);  // a wish: refused, it is as good as before
-#endif
+  const std::size_t bytes = most_addresses() / PAGE * PAGE;
+  begin_ = top_ = usable_ = reserve_pages(bytes);
+  if (begin_ != nullptr) end_ = begin_ + bytes;
 }
 
 Blocks::~Blocks() {
-  if (begin_ != nullptr) munmap(begin_, end_ - begin_);
+  if (begin_ != nullptr) free_pages(begin_, end_ - begin_);
 }
 
 void* Blocks::take(std::size_t bytes) {
@@ -72,16 +55,20 @@ char* Blocks::grow(std::size_t bytes) {
     char* wanted = start + bytes;
     if (wanted > usable_) {
       const std::size_t more = std::min<std::size_t>(round_up(wanted - usable_, HUGE_PAGE), end_ - usable_);
-      if (mprotect(usable_, more, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+      if (!fill_pages(usable_, more)) throw std::bad_alloc();
       usable_ += more;
     }
     if (start < top_) remove_free(start, top_ - start);
     top_ = wanted;
     return start;
   }
-  void* alone = map(bytes, PROT_READ | PROT_WRITE);
+  char* alone = reserve_pages(bytes);
   if (alone == nullptr) throw std::bad_alloc();
-  return static_cast<char*>(alone);
+  if (!fill_pages(alone, bytes)) {
+    free_pages(alone, bytes);
+    throw std::bad_alloc();
+  }
+  return alone;
 }
 
 void Blocks::give_back(void* block) {
@@ -91,7 +78,7 @@ void Blocks::give_back(void* block) {
   std::size_t bytes = taken->second;
   taken_.erase(taken);
   if (start < begin_ || start >= end_) {
-    munmap(start, bytes);
+    free_pages(start, bytes);
     return;
   }
   const auto after = free_.lower_bound(start);
@@ -111,7 +98,7 @@ void Blocks::give_back(void* block) {
 
 void Blocks::release() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [start, bytes] : free_) madvise(start, bytes, MADV_DONTNEED);
+  for (const auto& [start, bytes] : free_) forget_pages(start, bytes);
 }
 
 void Blocks::add_free(char* start, std::size_t bytes) {

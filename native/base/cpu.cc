@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/arm_name.h"
 #include "base/tiles.h"
 
 #if defined(__x86_64__)
@@ -189,7 +190,7 @@ Features working_tiles(Features claimed_features) {
 
 #elif defined(__aarch64__)
 
-std::string brand() { return "aarch64"; }
+std::string brand() { return arm_name(); }
 
 bool has_dot_products() {
 #if defined(__linux__)

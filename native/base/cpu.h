@@ -35,7 +35,7 @@ constexpr Features AVX2 =
 constexpr Features AVX512 = AVX2 | feature::avx512f | feature::avx512dq | feature::avx512bw | feature::avx512vl;
 constexpr Features NEON = feature::asimd;
 
-std::string cpu_name();                                     // brand, family and model, or the architecture
+std::string cpu_name();                                     // brand, family and model, or kinds of cores
 Features cpu_features();                                    // that the CPU and the operating system both offer
 std::vector<std::string> feature_names(Features features);  // as /proc/cpuinfo spells them
 

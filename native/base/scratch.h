@@ -2,7 +2,6 @@
 // done with them. It grows to what the largest call needs.
 #pragma once
 
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <vector>
@@ -27,8 +26,7 @@ class Scratch {
     if (bytes > block.size) {
       block.data.reset();  // not two at a time
       block.size = 0;
-      block.data.reset(std::aligned_alloc(CACHE_LINE, round_up(bytes, CACHE_LINE)));
-      if (!block.data) throw std::bad_alloc();
+      block.data.reset(::operator new(bytes, std::align_val_t{CACHE_LINE}));
       block.size = bytes;
     }
     return block.data.get();
@@ -36,7 +34,7 @@ class Scratch {
 
  private:
   struct Free {
-    void operator()(void* pointer) const { std::free(pointer); }
+    void operator()(void* pointer) const { ::operator delete(pointer, std::align_val_t{CACHE_LINE}); }
   };
   struct Block {
     std::unique_ptr<void, Free> data;

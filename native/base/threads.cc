@@ -1,7 +1,5 @@
 #include "base/threads.h"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -16,6 +14,9 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#endif
+#if !defined(_WIN32)
+#include <pthread.h>
 #endif
 
 namespace ftbnn {
@@ -36,11 +37,13 @@ void pause() {
 #endif
 }
 
-// How many forks lie between the first process with a pool and this one.
+// How many forks lie between the first process with a pool and this one; Windows has none.
 std::atomic<unsigned>& forks() {
   static std::atomic<unsigned> count{0};
+#if !defined(_WIN32)
   static const int registered = pthread_atfork(nullptr, nullptr, [] { ++count; });
   static_cast<void>(registered);
+#endif
   return count;
 }
 

@@ -10,13 +10,15 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace ftbnn {
 
 namespace {
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 
 constexpr int steps = 20000;
 
@@ -28,6 +30,8 @@ double gmacs(double macs, Work&& work) {
 }
 
 // Every loop repeats one step on independent accumulators; the empty asm keeps the compiler from folding the steps.
+#if defined(__x86_64__)
+
 __attribute__((target("avx512f,avx512vpopcntdq"))) void popcount__avx512() {
   __m512i acc[16] = {}, word = _mm512_set1_epi64(steps);
   for (int k = 0; k < steps; ++k) {
@@ -144,6 +148,34 @@ __attribute__((target("avx2,fma"))) void fma__avx2() {
 constexpr Features TILES = AVX512 | feature::amx_tile | feature::amx_int8;
 constexpr Features POPCOUNT = AVX512 | feature::avx512_vpopcntdq, VBMI = AVX512 | feature::avx512_vbmi;
 
+#else
+
+// The bytes are summed up now and then, which is not counted here.
+void popcount__neon() {
+  uint8x16_t acc[16] = {}, word = vdupq_n_u8(3), other = vdupq_n_u8(5);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 16
+    for (uint8x16_t& a : acc) {
+      __asm__("" : "+w"(word));
+      a = vaddq_u8(a, vcntq_u8(veorq_u8(word, other)));
+      __asm__ volatile("" : "+w"(a));
+    }
+  }
+}
+
+void fma__neon() {
+  float32x4_t acc[16] = {}, value = vdupq_n_f32(0.5F);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 16
+    for (float32x4_t& a : acc) {
+      a = vfmaq_f32(a, value, value);
+      __asm__ volatile("" : "+w"(a));
+    }
+  }
+}
+
+#endif
+
 #endif
 
 }  // namespace
@@ -163,6 +195,8 @@ const Table<Roof>& binary_roofs() {
        AVX512 | feature::avx512_vnni,
        {"vpdpbusd", [] { return gmacs(16.0 * 64 * steps, bytes__avx512); }}},
       {"avx2", AVX2, {"vpshufb, add", [] { return gmacs(12.0 * 128 * steps, tables__avx2); }}},
+#elif defined(__aarch64__)
+      {"neon", NEON, {"eor, cnt, add", [] { return gmacs(16.0 * 128 * steps, popcount__neon); }}},
 #endif
       {"none", PORTABLE, {"", nullptr}},
   };
@@ -174,6 +208,8 @@ const Table<Roof>& float_roofs() {
 #if defined(__x86_64__)
       {"avx512", AVX512, {"fma", [] { return gmacs(16.0 * 16 * steps, fma__avx512); }}},
       {"avx2", AVX2, {"fma", [] { return gmacs(12.0 * 8 * steps, fma__avx2); }}},
+#elif defined(__aarch64__)
+      {"neon", NEON, {"fmla", [] { return gmacs(16.0 * 4 * steps, fma__neon); }}},
 #endif
       {"none", PORTABLE, {"", nullptr}},
   };

@@ -14,6 +14,9 @@ if(BUILD_SHARED_LIBS)
   if(UNIX AND NOT APPLE)  # the header's functions are all that is to be seen
     target_link_options(ftbnn PRIVATE -Wl,--exclude-libs,ALL
                         -Wl,--version-script,${PROJECT_SOURCE_DIR}/native/capi/symbols.map)
+  elseif(MINGW)
+    target_compile_definitions(ftbnn PRIVATE FTBNN_EXPORTS)
+    target_link_options(ftbnn PRIVATE -static)  # of GCC's own libraries: one DLL is all that a program needs
   endif()
 else()
   foreach(part ftbnn_base ftbnn_kernels ftbnn_engine)

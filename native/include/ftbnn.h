@@ -22,7 +22,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(_WIN32)
+#if defined(_WIN32) && defined(FTBNN_EXPORTS)
+#define FTBNN_API __declspec(dllexport)
+#elif defined(_WIN32)
 #define FTBNN_API
 #else
 #define FTBNN_API __attribute__((visibility("default")))

@@ -30,7 +30,7 @@ def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> 
 
 def lacks_torch(what: str) -> UserError:
     """The error where only the light runtime is there."""
-    return UserError(f"{what} needs PyTorch, which the light install leaves out: in a checkout, pip install '.[train]'")
+    return UserError(f"{what} needs PyTorch, which the light install leaves out: pip install 'ftbnn[train]'")
 
 
 def refusing(stray: Callable[[str], UserError]) -> Callable[[type[Made]], type[Made]]:

@@ -1,4 +1,5 @@
-"""Programs of other architectures, run by qemu; `prepare.sh` has built them."""
+"""Programs of other architectures, run by qemu, and of another system, run by Wine. `prepare.sh` has built the former,
+`systems.py` the latter."""
 
 import os
 import re
@@ -17,34 +18,42 @@ ZOO = sorted(Path("src/ftbnn/zoo").glob("*.ftbnn"))
 @dataclass(frozen=True)
 class Machine:
     name: str  # of its folder
-    emulator: str
-    system: str  # where its C library is
-    cpu: str = "max"
+    emulator: tuple[str, ...]
+    program: str = "answers"
+    threads: int = 1
 
     def answers(self, file: Path, images: int, isa: str, *, counted: bool = False) -> tuple[list[list[str]], int]:
         """Scores of the first images as the bits of floats, and if counted the instructions of all that."""
         given = ["-plugin", str(BUILD / "count.so")] if counted else []
-        command = [self.emulator, "-cpu", self.cpu, "-L", self.system, *given, str(BUILD / self.name / "answers")]
+        command = [*self.emulator, *given, str(BUILD / self.name / self.program)]
         done = subprocess.run(
-            [*command, str(file), str(raw_images(file)), str(images)],
+            [*command, str(file), str(raw_images(file)), str(images), str(self.threads)],
             env=os.environ | {"FTBNN_ISA": isa, "LD_LIBRARY_PATH": str(BUILD / self.name)},
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode != 0:
-            raise SystemExit(f"{self.name}, {isa}, {file}: ended with {done.returncode}: {done.stderr}")
+            raise SystemExit(f"{' '.join(command)}, {isa}, {file}: ended with {done.returncode}: {done.stderr}")
         used, *lines = done.stdout.splitlines()
         assert used == isa
         count = re.search(r"instructions (\d+)", done.stderr)
         return [line.split() for line in lines], int(count[1]) if count else 0
 
+    def check(self, file: Path, images: int, isa: str, isa_here: str) -> None:
+        """The bits that it gives are those of this machine."""
+        (there, _), here = self.answers(file, images, isa), answers_here(file, images, isa_here)
+        if there != here:
+            raise SystemExit(f"{file.stem}: {' '.join(self.emulator)}, {isa}, gives other bits:\n{there}\n{here}")
 
-A53, A76, MAX = (
-    Machine("aarch64", "qemu-aarch64", "/usr/aarch64-linux-gnu", cpu) for cpu in ("cortex-a53", "cortex-a76", "max")
-)
-ARMV7 = Machine("armv7", "qemu-arm", "/usr/arm-linux-gnueabihf")
-RISCV64 = Machine("riscv64", "qemu-riscv64", "/usr/riscv64-linux-gnu", "rv64")
+
+def _qemu(name: str, cpu: str, triple: str) -> Machine:
+    return Machine(name, (f"qemu-{name.removesuffix('v7')}", "-cpu", cpu, "-L", f"/usr/{triple}"))
+
+
+A53, A76, MAX = (_qemu("aarch64", cpu, "aarch64-linux-gnu") for cpu in ("cortex-a53", "cortex-a76", "max"))
+ARMV7 = _qemu("armv7", "max", "arm-linux-gnueabihf")
+RISCV64 = _qemu("riscv64", "rv64", "riscv64-linux-gnu")
 
 
 def raw_images(file: Path, count: int = 3) -> Path:

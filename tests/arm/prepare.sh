@@ -67,7 +67,7 @@ c_library() {  # FOLDER PREFIX
 
 extension() {
   echo "== the extension for aarch64"
-  configure extension aarch64 aarch64-linux-gnu -DFTBNN_TESTS=ON -DPython_EXECUTABLE="$(pwd)/$out/python" \
+  configure extension aarch64 aarch64-linux-gnu -DFTBNN_TESTS=ON -DFTBNN_BENCH=ON -DPython_EXECUTABLE="$(pwd)/$out/python" \
     -DPython_INCLUDE_DIR="$(echo "$(pwd)"/$out/root/usr/include/python3.*)" \
     -DCMAKE_CXX_FLAGS="-idirafter $(pwd)/$out/root/usr/include" \
     -Dnanobind_DIR="$("$venv/bin/python" -m nanobind --cmake_dir)"

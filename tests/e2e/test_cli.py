@@ -176,7 +176,7 @@ def test_without_torch_the_verbs_say_what_to_install():
         [sys.executable, "-c", code, "budget", "ftbnn18"], capture_output=True, text=True, check=False
     )
     assert result.returncode == 2
-    assert "in a checkout, pip install '.[train]'" in result.stderr
+    assert "pip install 'ftbnn[train]'" in result.stderr
     assert result.stderr.count("\n") == 1
 
 

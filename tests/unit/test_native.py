@@ -1,6 +1,8 @@
 """What the core says of the machine, and which kernels a set of features leads to."""
 
 import os
+import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +102,22 @@ def test_the_first_row_whose_features_are_there_is_used(features, rows):
 def test_the_same_of_arm(features, rows):
     chosen = native.chosen(features)
     assert {family: chosen[family] for family in rows} == rows
+
+
+@pytest.mark.skipif(platform.machine() != "aarch64", reason="not aarch64")
+def test_cores_of_arm_have_names():
+    kind = r"[\w-]+ \(implementer 0x\w{2}, part 0x\w{3}\)"
+    assert re.fullmatch(rf"{kind}( \+ {kind})*", KNOWN["cpu"])
+    emulated = os.environ.get("CPU", "max")  # as `make test-arm` says it to qemu
+    assert KNOWN["cpu"].lower().startswith(emulated if emulated != "max" else "")
+
+
+@pytest.mark.parametrize("isa", KNOWN["isas"])
+@pytest.mark.parametrize("binary", [True, False])
+def test_every_isa_but_portable_has_a_roof_for_both_kinds_of_kernels(isa, binary):
+    roof = _native.bench.roof(isa, binary)
+    assert (roof is None) == (isa == "portable")
+    assert roof is None or roof[1] > 0
 
 
 def test_tasks_that_fail_end_the_others():

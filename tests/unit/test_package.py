@@ -107,5 +107,5 @@ for name in ("nn", "fit", "data"):
 
 def test_without_torch_a_name_says_what_to_install():
     told = subprocess.run([sys.executable, "-c", NAMES], check=True, capture_output=True, text=True).stdout.splitlines()
-    install = "needs PyTorch, which the light install leaves out: in a checkout, pip install '.[train]'"
+    install = "needs PyTorch, which the light install leaves out: pip install 'ftbnn[train]'"
     assert told == [f"ftbnn.{name} {install}" for name in ("nn", "fit", "data")]

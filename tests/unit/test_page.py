@@ -50,7 +50,7 @@ def test_serves_page_and_zoo():
         assert b"<title>page" in urlopen(f"{address}/").read()
         assert urlopen(f"{address}/app.js").headers["Content-Type"] == "text/javascript"
         assert urlopen(f"{address}/ftbnn/ftbnn.wasm").headers["Content-Type"] == "application/wasm"
-        assert json.load(urlopen(f"{address}/zoo/index.json")) == page.networks()
+        assert json.load(urlopen(f"{address}/contents.json")) == {"networks": page.networks(), "floats": None}
         assert urlopen(f"{address}/zoo/digits.ftbnn").read() == zoo.resolve("zoo:digits").read_bytes()
 
 
@@ -71,7 +71,7 @@ def test_writes_files_for_any_server(tmp_path, capsys):
         "index.html",
         "app.js",
         "ftbnn/ftbnn.wasm",
-        "zoo/index.json",
+        "contents.json",
         *(f"zoo/{name}.ftbnn" for name in zoo.names()),
     }
     assert f"{len(files)} files" in capsys.readouterr().out

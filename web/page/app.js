@@ -5,7 +5,7 @@ import { beginning, readFile } from "./ftbnn/file.js";
 import { cropBox, MOST_PIXELS } from "./ftbnn/photo.js";
 import { Pad } from "./pad.js";
 import { showFilters, showPhoto, showSeen, showSigns } from "./pictures.js";
-import { hasFloats, race } from "./race.js";
+import { race } from "./race.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_FILE = 2 ** 28; // a .ftbnn file that is larger than this is a mistake of the hand
@@ -409,16 +409,16 @@ for (const name of ["dragover", "dragleave", "drop"]) {
 // The start
 
 async function start() {
-  const [zoo, floats] = await Promise.all([fetch(new URL("./zoo/index.json", import.meta.url)).then((r) => r.json()), hasFloats()]);
-  state.zoo = zoo;
-  $("network").append(...zoo.map(({ name, title }) => new Option(title, name)));
+  const { networks, floats } = await fetch(new URL("./contents.json", import.meta.url)).then((r) => r.json());
+  state.zoo = networks;
+  $("network").append(...networks.map(({ name, title }) => new Option(title, name)));
   if (!floats) {
     $("race").disabled = true;
-    $("race-note").textContent = "ONNX Runtime Web is not beside this page, so there is nobody to race against. `make web` fetches it where npm is installed.";
+    $("race-note").textContent = "ONNX Runtime Web (14 MB) is not beside this page, so there is nobody to race against. In a checkout of the project, `make web` fetches it where npm is installed.";
   } else {
-    $("race-note").textContent += ` (version ${floats.version})`;
+    $("race-note").textContent += ` (version ${floats})`;
   }
-  await chooseZoo(zoo[0].name);
+  await chooseZoo(networks[0].name);
   if ("serviceWorker" in navigator && location.protocol.startsWith("http")) navigator.serviceWorker.register("./offline.js").catch(() => {});
   document.body.dataset.ready = "yes";
 }

@@ -14,9 +14,9 @@ addEventListener("fetch", (event) => {
 
 // All but the floats to race against, which are large: those are kept once they were used.
 async function keepAll() {
-  const [files, zoo] = await Promise.all(["./files.json", "./zoo/index.json"].map((url) => fetch(url).then((r) => r.json())));
-  const networks = zoo.map(({ name }) => `./zoo/${name}.ftbnn`);
-  await (await caches.open(CACHE)).addAll([...files, "./zoo/index.json", ...networks]);
+  const [files, contents] = await Promise.all(["./files.json", "./contents.json"].map((url) => fetch(url).then((r) => r.json())));
+  const networks = contents.networks.map(({ name }) => `./zoo/${name}.ftbnn`);
+  await (await caches.open(CACHE)).addAll([...files, "./contents.json", ...networks]);
 }
 
 async function fromNetwork(request) {

@@ -26,16 +26,6 @@ class FloatNetwork {
   }
 }
 
-/** Whether ONNX Runtime Web lies beside the page. */
-export async function hasFloats() {
-  try {
-    const response = await fetch(new URL("./vendor/ort.json", import.meta.url));
-    return response.ok ? await response.json() : null;
-  } catch {
-    return null;
-  }
-}
-
 const median = (numbers) => [...numbers].sort((a, b) => a - b)[numbers.length >> 1];
 const largest = (scores) => scores.indexOf(Math.max(...scores));
 

@@ -2,7 +2,8 @@
 //   node --test web/tests/page.test.js       (what `make test-web` does, with SITE=the folder of `ftbnn demo --out`)
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -23,14 +24,14 @@ after(async () => {
   site.close();
 });
 
-async function open(options = {}) {
+async function open(options = {}, url = site.url) {
   const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage(), wrong = [];
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && wrong.push(message.text()));
   page.on("pageerror", (error) => wrong.push(error.message));
-  page.on("request", (request) => request.url().startsWith(site.url) || request.url().startsWith("blob:") || wrong.push(request.url()));
-  await page.goto(`${site.url}/index.html`);
+  page.on("request", (request) => request.url().startsWith(url) || request.url().startsWith("blob:") || wrong.push(request.url()));
+  await page.goto(`${url}/index.html`);
   await page.waitForSelector("body[data-ready]");
   return { page, context, done: async () => { assert.deepEqual(wrong, []); await context.close(); } };
 }
@@ -53,23 +54,26 @@ async function stroke(page, points) {
 const SEVEN = [[0.25, 0.25], [0.72, 0.25], [0.45, 0.8]];
 const ZERO = Array.from({ length: 17 }, (_, k) => [0.5 + 0.2 * Math.sin((k * Math.PI) / 8), 0.5 - 0.3 * Math.cos((k * Math.PI) / 8)]);
 
-// A file dropped on the page, made there: of bytes, or what a canvas of so many pixels is encoded to.
+// A picture, made in the page: what a canvas of so many pixels is encoded to.
+function truck(width, height, type) {
+  const canvas = new OffscreenCanvas(width, height), context = canvas.getContext("2d");
+  const sky = context.createLinearGradient(0, 0, 0, height);
+  sky.addColorStop(0, "#7db4e8");
+  sky.addColorStop(1, "#4a7a3a");
+  context.fillStyle = sky;
+  context.fillRect(0, 0, width, height);
+  context.fillStyle = "#b7382c";
+  context.fillRect(width * 0.25, height * 0.45, width * 0.5, height * 0.3);
+  context.fillStyle = "#222";
+  for (const x of [0.35, 0.65]) { context.beginPath(); context.arc(width * x, height * 0.76, width * 0.07, 0, 7); context.fill(); }
+  return canvas.convertToBlob({ type, quality: 0.9 });
+}
+
+// A file dropped on the page: of bytes, or that picture.
 async function drop(page, name, { bytes, width, height, type = "image/jpeg" }) {
+  await page.evaluate(`window.truck = ${truck}`);
   await page.evaluate(async ({ name, bytes, width, height, type }) => {
-    let blob = new Blob([Uint8Array.from(bytes ?? [])]);
-    if (width) {
-      const canvas = new OffscreenCanvas(width, height), context = canvas.getContext("2d");
-      const sky = context.createLinearGradient(0, 0, 0, height);
-      sky.addColorStop(0, "#7db4e8");
-      sky.addColorStop(1, "#4a7a3a");
-      context.fillStyle = sky;
-      context.fillRect(0, 0, width, height);
-      context.fillStyle = "#b7382c";
-      context.fillRect(width * 0.25, height * 0.45, width * 0.5, height * 0.3);
-      context.fillStyle = "#222";
-      for (const x of [0.35, 0.65]) { context.beginPath(); context.arc(width * x, height * 0.76, width * 0.07, 0, 7); context.fill(); }
-      blob = await canvas.convertToBlob({ type, quality: 0.9 });
-    }
+    const blob = width ? await window.truck(width, height, type) : new Blob([Uint8Array.from(bytes ?? [])]);
     const transfer = new DataTransfer();
     transfer.items.add(new File([blob], name, { type }));
     dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
@@ -128,6 +132,30 @@ test("photos are dropped, and the part that is seen is shown", async () => {
   await page.waitForSelector("#answer[data-network]");
   assert.equal(await best(page), before);
   assert.equal(await page.isHidden("#message"), true);
+  await done();
+});
+
+test("a photo is pasted, and text is not taken for one", async () => {
+  const { page, done } = await open({ permissions: ["clipboard-read", "clipboard-write"] });
+  await page.selectOption("#network", "imagenette");
+  await page.waitForFunction(() => document.getElementById("facts").textContent.includes("128"));
+  await page.evaluate(() => navigator.clipboard.writeText("no picture"));
+  await page.keyboard.press("Control+V");
+  await page.evaluate(`window.truck = ${truck}`);
+  await page.evaluate(async () => navigator.clipboard.write([new ClipboardItem({ "image/png": await window.truck(900, 600, "image/png") })]));
+  await page.keyboard.press("Control+V");
+  await page.waitForSelector("#answer[data-network]");
+  assert.equal(await page.isVisible("#photo"), true);
+  assert.equal(await page.isHidden("#message"), true);
+  await page.waitForFunction(() => document.getElementById("maps-note").textContent.startsWith("What"));
+  await shot(page, "pasted");
+  const pasted = await page.textContent("#classes");
+  await page.selectOption("#network", "cifar10");
+  await page.waitForSelector('#answer[data-network="cifar10"]');
+  await page.selectOption("#network", "imagenette");
+  await page.waitForSelector('#answer[data-network="imagenette"]');
+  await drop(page, "truck.png", { width: 900, height: 600, type: "image/png" });
+  await page.waitForFunction((text) => document.getElementById("classes").textContent === text, pasted);
   await done();
 });
 
@@ -204,7 +232,7 @@ test("the camera", async () => {
 
 test("the race against floats, and without them", async () => {
   const { page, done } = await open();
-  const hasFloats = await page.evaluate(async () => (await fetch("vendor/ort.json")).ok);
+  const hasFloats = await page.evaluate(async () => Boolean((await (await fetch("contents.json")).json()).floats));
   assert.equal(await page.isDisabled("#race"), !hasFloats);
   if (hasFloats) {
     await stroke(page, SEVEN);
@@ -218,14 +246,21 @@ test("the race against floats, and without them", async () => {
   await done();
 });
 
-test("a page without ONNX Runtime says so", async () => {
-  const context = await browser.newContext(), page = await context.newPage();
-  await page.route("**/vendor/**", (route) => route.fulfill({ status: 404 }));
-  await page.goto(`${site.url}/index.html`);
-  await page.waitForSelector("body[data-ready]");
+test("a page without ONNX Runtime, as in wheels, says so", async () => {
+  const bare = mkdtempSync(join(tmpdir(), "site-"));
+  cpSync(SITE, bare, { recursive: true });
+  rmSync(join(bare, "vendor"), { recursive: true, force: true });
+  const contents = JSON.parse(readFileSync(join(SITE, "contents.json"), "utf8"));
+  writeFileSync(join(bare, "contents.json"), JSON.stringify({ ...contents, floats: null }));
+  const other = await serve({ "": bare });
+  const { page, done } = await open({}, other.url);
   assert.match(await page.textContent("#race-note"), /not beside this page/);
   assert.equal(await page.isDisabled("#race"), true);
-  await context.close();
+  await stroke(page, SEVEN);
+  await answered(page, "7");
+  await done();
+  other.close();
+  rmSync(bare, { recursive: true });
 });
 
 test("without a network, once it was there", async () => {

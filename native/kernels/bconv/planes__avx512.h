@@ -1,7 +1,9 @@
 // What kernels of planes with 512-bit vectors have in common: what follows their counts, in blocks of 128 positions.
 #pragma once
 
+#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in GCC 12's own header of intrinsics
+#endif
 #include "kernels/bconv/planes__x86.h"
 #include "kernels/epilogue/epilogue__avx512.h"
 

@@ -35,8 +35,9 @@ void interleave_row(const InterleaveRow& row) {
   if (row.channels == 3) {
     for (; x + 4 <= row.width; x += 4) {
       const float* in = row.in + x;
-      vst3q_f32(row.out + 3 * x,
-                {{vld1q_f32(in), vld1q_f32(in + row.plane_stride), vld1q_f32(in + 2 * row.plane_stride)}});
+      const float32x4x3_t planes = {
+          {vld1q_f32(in), vld1q_f32(in + row.plane_stride), vld1q_f32(in + 2 * row.plane_stride)}};
+      vst3q_f32(row.out + 3 * x, planes);  // a macro in Clang, which takes no braces
     }
   }
   interleave_rest(row, x);

@@ -1,5 +1,5 @@
-/* answers MODEL.ftbnn IMAGES COUNT: the scores of COUNT raw 8-bit images, one image to a line, each score as the bits
- * of its float. On one thread, by the kernels of FTBNN_ISA; what they are called is the first line. */
+/* answers MODEL.ftbnn IMAGES COUNT THREADS: the scores of COUNT raw 8-bit images, one image to a line, each score as
+ * the bits of its float. By the kernels of FTBNN_ISA; what they are called is the first line. */
 #include <ftbnn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@ static int fail(const char* what, const char* why) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) return fail(argv[0], "usage: answers MODEL.ftbnn IMAGES COUNT");
-  ftbnn_model* model = ftbnn_load(argv[1], 1);
+  if (argc != 5) return fail(argv[0], "usage: answers MODEL.ftbnn IMAGES COUNT THREADS");
+  ftbnn_model* model = ftbnn_load(argv[1], atoi(argv[4]));
   if (model == NULL) return fail(argv[1], ftbnn_error());
   ftbnn_model_info info;
   ftbnn_info(model, &info);

@@ -34,6 +34,15 @@ class Block:
     def backward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> tuple[float, float, float]:
         """Seconds of sums, gradient of y, gradients of the convolution."""
 
+class RealConv:
+    """A real convolution for one shape of input."""
+
+    def __init__(self, *, n: int, h: int, w: int, inputs: int, outputs: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], weight_is_last: bool) -> None: ...
+
+    def forward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
+
+    def backward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
+
 class Norm:
     """A BatchNorm for one shape of input."""
 
@@ -47,15 +56,6 @@ class Average:
     """An average pool for one shape of input."""
 
     def __init__(self, *, n: int, h: int, w: int, channels: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], size: Sequence[int], count_pad: bool) -> None: ...
-
-    def forward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
-
-    def backward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
-
-class RealConv:
-    """A real convolution for one shape of input."""
-
-    def __init__(self, *, n: int, h: int, w: int, inputs: int, outputs: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], weight_is_last: bool) -> None: ...
 
     def forward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
 

@@ -24,7 +24,7 @@ def qonnx_of(module: nn.Module, example_input: Tensor) -> bytes:
     try:
         from brevitas.export import export_qonnx
     except ImportError:
-        raise UserError("a Brevitas module needs brevitas, onnx and qonnx: pip install '.[exchange]'") from None
+        raise UserError("a Brevitas module needs brevitas, onnx and qonnx: pip install 'ftbnn[exchange]'") from None
     buffer = io.BytesIO()
     was_training = module.training
     try:

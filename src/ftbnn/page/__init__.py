@@ -22,6 +22,12 @@ TITLES = {
 }
 
 
+def contents() -> dict[str, Any]:
+    """What the page asks for first: its networks, and the version of ONNX Runtime Web, which wheels do without."""
+    floats = STATIC / "vendor" / "ort.json"
+    return {"networks": networks(), "floats": json.loads(floats.read_text())["version"] if floats.exists() else None}
+
+
 def networks() -> list[dict[str, str]]:
     """What the page says of each network of the zoo."""
     names = [*(name for name in TITLES if name in zoo.names()), *(name for name in zoo.names() if name not in TITLES)]
@@ -47,7 +53,7 @@ def write(folder: Path) -> int:
     (folder / "zoo").mkdir(exist_ok=True)
     for name in zoo.names():
         shutil.copy(zoo.resolve(f"{zoo.PREFIX}{name}"), folder / "zoo")
-    (folder / "zoo" / "index.json").write_text(json.dumps(networks(), ensure_ascii=False))
+    (folder / "contents.json").write_text(json.dumps(contents()))
     return sum(1 for path in folder.rglob("*") if path.is_file())
 
 
@@ -62,10 +68,10 @@ class _Handler(SimpleHTTPRequestHandler):
     }
 
     def do_GET(self) -> None:
-        if self.path.split("?")[0] != "/zoo/index.json":
+        if self.path.split("?")[0] != "/contents.json":
             super().do_GET()
             return
-        body = json.dumps(networks()).encode()
+        body = json.dumps(contents()).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -26,15 +26,6 @@ def test_a_row_for_each_layer_and_isa():
         assert (row["share_of_roof"] is None) == (row["roof"] is None)
 
 
-def test_roofs():
-    """Every ISA but portable has a roof for both kinds of kernels."""
-    for isa in ISAS:
-        for binary in (True, False):
-            roof = _native.bench.roof(isa, binary)
-            assert (roof is None) == (isa == "portable")
-            assert roof is None or roof[1] > 0
-
-
 def test_loops(capsys):
     """The roof is among the loops, and every loop runs."""
     assert main(["bench", "loops", "--rounds", "1", "--json"]) == 0
