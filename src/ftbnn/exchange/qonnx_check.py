@@ -173,7 +173,7 @@ def _bounds(node: Node, inputs: Errors, errors: Errors, made: list[Array], *, is
         return None if all(error is None for error in errors) else _passed(node, inputs, errors)
     (y,) = made
     assert x is not None
-    size = np.abs(y)
+    size = np.abs(y.astype(np.float64))  # of -128 in eight bits there is none
     if node.op in PRODUCTS:
         return [_product(node, inputs, errors, is_whole) + 2 * EPS * size]
     if node.op in AVERAGES:
@@ -219,7 +219,7 @@ def _product(node: Node, inputs: Errors, errors: Errors, is_whole: bool) -> Arra
 def _elementwise(node: Node, inputs: Errors, errors: Errors, y: Array) -> Array:
     given = [np.abs(np.asarray(it, np.float64)) for it in inputs if it is not None]
     moved = [_or_zero(x, e) for x, e in zip(inputs, errors, strict=True) if x is not None]
-    rounding = STEPS * EPS * np.abs(y).astype(np.float64)
+    rounding = STEPS * EPS * np.abs(y.astype(np.float64))
     if node.op in ("Add", "Sub"):
         return np.asarray(rounding + sum(moved) + STEPS * EPS * sum(given))
     if node.op in ("Div", "Mul"):

@@ -264,6 +264,15 @@ def test_steps_hold_an_input_of_eight_bits(rng, tmp_path):
     assert any(isinstance(it, RoundedConv) for it in operators)
 
 
+def test_the_lowest_number_of_eight_bits(rng, tmp_path):
+    """It has no size in its own type."""
+    net = Net(3, 6, 6)
+    net.add("QuantizeLinear", 2.0**-7, np.array(0, np.int8))
+    net.add("DequantizeLinear", 2.0**-7, np.array(0, np.int8))
+    net.add("Conv", signs(rng, 4, 3, 3, 3))
+    check(net, tmp_path)
+
+
 def test_a_softmax_at_the_end_is_left_out_and_said(rng, tmp_path):
     net = Net(4)
     net.add("MatMul", numbers(rng, (4, 3)))
