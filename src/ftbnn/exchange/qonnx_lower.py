@@ -121,7 +121,10 @@ class _Lowering:
                     orders[node.outputs[0]] = tuple(order[axis - 1] for axis in perm[1:])
                 elif node.op != "Shape":
                     channels.add(order[-1 if node.op in LAST else 0])
-        return (last - 1, *plain[:-1]) if channels == {last - 1} else plain
+        turned = (last - 1, *plain[:-1])
+        # With two axes the way there is the way back, and only what reads them can tell.
+        begins_so = turned in orders.values() and (last > 2 or not channels)
+        return turned if channels == {last - 1} or begins_so else plain
 
     def _lower(self, node: Node) -> None:
         operands: list[Any] = [self.known[name] for name in node.inputs]
