@@ -63,17 +63,13 @@ void gradients(const BatchShape& s, const GradSource& gy, const float* weight, c
   if (s.taps() > GRAD_TAPS) throw std::invalid_argument("a kernel of this size has no native gradients");
   scratch.restart();
   const int size = slice_of(s, kernels);
+  const std::vector<GradPart> parts =
+      grad_parts(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr);
   std::vector<std::unique_ptr<InputGradient>> inputs;
   std::vector<std::unique_ptr<WeightGradient>> weights;
-  for (const GradGroup& group :
-       grad_groups(s, weight, tail, to_weight ? to_weight->gw : nullptr, to_weight ? to_weight->gtail : nullptr)) {
-    if (to_input) {
-      inputs.push_back(input_gradient(s, group, *to_input, size, kernels, team.threads(), scratch));
-    }
-    if (to_weight) {
-      weights.push_back(
-          weight_gradient(s, group, to_weight->codes, to_weight->zero_one, size, kernels, team.threads(), scratch));
-    }
+  if (to_input) inputs = input_gradients(s, parts, *to_input, size, kernels, team.threads(), scratch);
+  if (to_weight) {
+    weights = weight_gradients(s, parts, to_weight->codes, to_weight->zero_one, size, kernels, team.threads(), scratch);
   }
   run_all(
       team, inputs, [](const InputGradient& one) { return one.panels(); },

@@ -18,29 +18,41 @@ std::size_t row_stride(const GradKernels& kernels, int depth) {
 }  // namespace
 
 LeftOperand::LeftOperand(const GradKernels& kernels, std::size_t rows, int depth, Scratch& scratch)
-    : depth_(depth), stride_(row_stride(kernels, depth)), elements_(kernels, (rows + GRAD_ROWS) * stride_, scratch) {
-  if (kernels.packed == 4) sums_ = scratch.take<std::int32_t>(rows);
-}
+    : depth_(depth),
+      stride_(row_stride(kernels, depth)),
+      elements_(kernels, (rows + GRAD_ROWS) * stride_, scratch),
+      zero_(static_cast<char>(kernels.packed == 4 ? GRAD_ZERO : 0)) {}
 
-std::vector<GradGroup> grad_groups(const BatchShape& s, const float* weight, const float* tail, float* gw,
-                                   float* gtail) {
+std::vector<GradPart> grad_parts(const BatchShape& s, const float* weight, const float* tail, float* gw, float* gtail) {
   const Groups ins = s.ins(), outs = s.outs();
   const bool even = ins.size(0) == ins.largest() && outs.size(0) == outs.largest();
-  std::vector<GradGroup> groups;
+  std::vector<GradPart> parts;
   for (int g = 0; g < s.groups; ++g) {
     GradPart part = {ins.first(g), ins.size(g), outs.first(g), outs.size(g), nullptr, nullptr};
     const bool in_tail = g == s.groups - 1 && !even;
     const std::size_t at = in_tail ? 0 : static_cast<std::size_t>(part.first_out) * part.in * s.taps();
     part.weight = (in_tail ? tail : weight) + at;
     if (gw != nullptr) part.grad = (in_tail ? gtail : gw) + at;
-    if (groups.empty() || std::max(groups.back().in + part.in, groups.back().out + part.out) > GRAD_LANES) {
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+std::vector<GradGroup> grad_groups(const std::vector<GradPart>& parts, int most) {
+  std::vector<GradGroup> groups;
+  for (const GradPart& part : parts) {
+    if (groups.empty() || std::max(groups.back().in + part.in, groups.back().out + part.out) > most) {
       groups.push_back({part.first_in, 0, part.first_out, 0, {}});
     }
-    groups.back().in += part.in;
-    groups.back().out += part.out;
-    groups.back().parts.push_back(part);
+    groups.back().join(part);
   }
   return groups;
+}
+
+void GradGroup::join(const GradPart& next) {
+  in += next.in;
+  out += next.out;
+  parts.push_back(next);
 }
 
 const GradPart& GradGroup::part_of(int out_channel) const {
@@ -48,8 +60,8 @@ const GradPart& GradGroup::part_of(int out_channel) const {
   return *std::find_if(parts.begin(), parts.end(), holds);
 }
 
-bool are_looked_up(const BatchShape& shape, const GradGroup& group, const GradKernels& kernels, int least) {
-  return kernels.tables != nullptr && group.parts.size() == 1 && group.in * shape.taps() >= least;
+bool are_looked_up(const BatchShape& shape, const GradPart& part, const GradKernels& kernels, int least) {
+  return kernels.tables != nullptr && part.in * shape.taps() >= least;
 }
 
 void Rounding::set(const std::uint32_t* largest, int images) {

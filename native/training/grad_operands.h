@@ -31,8 +31,8 @@ class Elements {
   Elements(const GradKernels& kernels, std::size_t count, Scratch& scratch)
       : bytes_(sizeof(float) / kernels.packed), data_(scratch.take<char>(count * bytes_)) {}
   void* at(std::size_t index) const { return data_ + index * bytes_; }
-  void zero(std::size_t index, std::size_t count) const {
-    std::fill_n(data_ + index * bytes_, count * bytes_, char{0});
+  void fill(std::size_t index, std::size_t count, char byte) const {
+    std::fill_n(data_ + index * bytes_, count * bytes_, byte);
   }
   std::size_t bytes() const { return bytes_; }
 
@@ -41,20 +41,16 @@ class Elements {
   char* data_;
 };
 
-// A left operand: rows, and for bytes the sum of each.
+// A left operand.
 class LeftOperand {
  public:
   LeftOperand(const GradKernels& kernels, std::size_t rows, int depth, Scratch& scratch);
 
   GradRows rows(std::size_t row, const float* rates) const {
-    return {elements_.at(row * stride_), stride_, depth_, rates, sums(row)};
+    return {elements_.at(row * stride_), stride_, depth_, rates};
   }
-  void zero(std::size_t row, std::size_t count) const {
-    elements_.zero(row * stride_, count * stride_);
-    if (sums_ != nullptr) std::fill_n(sums(row), count, 0);
-  }
-  const void* at(std::size_t row) const { return elements_.at(row * stride_); }
-  std::int32_t* sums(std::size_t row) const { return sums_ == nullptr ? nullptr : sums_ + row; }
+  void zero(std::size_t row, std::size_t count) const { elements_.fill(row * stride_, count * stride_, zero_); }
+  const void* at(std::size_t row, int element = 0) const { return elements_.at(row * stride_ + element); }
   std::size_t stride() const { return stride_; }
   std::size_t row_bytes() const { return stride_ * elements_.bytes(); }
 
@@ -62,7 +58,7 @@ class LeftOperand {
   int depth_;
   std::size_t stride_;
   Elements elements_;
-  std::int32_t* sums_ = nullptr;
+  char zero_;  // every byte of it
 };
 
 // One group of a convolution, with its weights and their gradient.
@@ -72,20 +68,24 @@ struct GradPart {
   float* grad;
 };
 
-// Neighbouring groups that are multiplied as one, with zeros between them, as long as their channels are lanes of one
-// panel: few channels of one group alone would leave most lanes and most of each pass empty.
+// Neighbouring groups that are multiplied as one, with zeros between them: few channels of one group alone would leave
+// most lanes and most of each pass empty.
 struct GradGroup {
   int first_in, in, first_out, out;
   std::vector<GradPart> parts;
 
+  void join(const GradPart& next);
   const GradPart& part_of(int out_channel) const;  // counted from first_out
 };
 
-std::vector<GradGroup> grad_groups(const BatchShape& shape, const float* weight, const float* tail, float* gw,
-                                   float* gtail);
+std::vector<GradPart> grad_parts(const BatchShape& shape, const float* weight, const float* tail, float* gw,
+                                 float* gtail);
 
-// Whether a group is multiplied by look-up: where at least so many lanes, of all taps, use a table.
-bool are_looked_up(const BatchShape& shape, const GradGroup& group, const GradKernels& kernels, int least);
+// Such that no group but a single part has more than so many channels.
+std::vector<GradGroup> grad_groups(const std::vector<GradPart>& parts, int most);
+
+// Whether groups like this one are multiplied by look-up: where at least so many lanes, of all taps, use a table.
+bool are_looked_up(const BatchShape& shape, const GradPart& part, const GradKernels& kernels, int least);
 
 // What bytes are rounded by, found slice by slice: the steps in a unit and the size of a step, for each image (a row of
 // the input gradient's left operand is one) and for each channel (a row of the weight gradient's).

@@ -95,12 +95,20 @@ int InputGradient::find_columns() {
   return last - first_column_ + 1;
 }
 
-std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group, const ToInput& to,
-                                              int slice, const GradKernels& kernels, int threads, Scratch& scratch) {
+std::vector<std::unique_ptr<InputGradient>> input_gradients(const BatchShape& shape, const std::vector<GradPart>& parts,
+                                                            const ToInput& to, int slice, const GradKernels& kernels,
+                                                            int threads, Scratch& scratch) {
   constexpr int least = 9 * 96;  // as fast with 64 channels, slower with fewer (Zen 5)
-  if (are_looked_up(shape, group, kernels, least))
-    return std::make_unique<InputLookUps>(shape, group, to, slice, kernels, threads, scratch);
-  return std::make_unique<InputProducts>(shape, group, to, slice, kernels, scratch);
+  const bool by_look_up = are_looked_up(shape, parts.front(), kernels, least);
+  std::vector<std::unique_ptr<InputGradient>> made;
+  for (const GradGroup& group : grad_groups(parts, by_look_up ? 0 : shape.in + shape.out)) {
+    if (by_look_up) {
+      made.push_back(std::make_unique<InputLookUps>(shape, group, to, slice, kernels, threads, scratch));
+    } else {
+      made.push_back(std::make_unique<InputProducts>(shape, group, to, slice, kernels, scratch));
+    }
+  }
+  return made;
 }
 
 }  // namespace ftbnn::training

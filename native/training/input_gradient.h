@@ -1,5 +1,5 @@
-// The gradient of a binary convolution's input, of one group. A slice is packed row by row, then multiplied by numbered
-// tasks, which may run in any order.
+// The gradient of a binary convolution's input, of one group or more. A slice is packed row by row, then multiplied by
+// numbered tasks, which may run in any order.
 //
 // Left: gy as [y][column][n][out channel], with as many columns of zeros as the taps reach out. Right: signs of the
 // proxies. Rows are positions, and taps what is summed over. How it is multiplied is another's: input_products.h,
@@ -34,9 +34,7 @@ class InputGradient {
                 const GradKernels& kernels, int depth_step, Scratch& scratch);
 
   int phases() const { return std::min(s.sw, s.w); }  // columns of gx that different taps reach
-  std::size_t tap_size() const { return static_cast<std::size_t>(depth_) * GRAD_LANES; }
-  std::size_t panel_size() const { return s.taps() * tap_size(); }
-  std::vector<GradTap> row_taps(int y) const;  // whose source is a row of gy
+  std::vector<GradTap> row_taps(int y) const;         // whose source is a row of gy
   std::vector<GradTap> column_taps(int phase) const;
   int columns_of(int phase) const { return (s.w - 1 - phase) / s.sw + 1; }  // of gx
   // Row y of so many images, where no tap reaches it.
@@ -56,7 +54,9 @@ class InputGradient {
   int find_columns();
 };
 
-std::unique_ptr<InputGradient> input_gradient(const BatchShape& shape, const GradGroup& group, const ToInput& to,
-                                              int slice, const GradKernels& kernels, int threads, Scratch& scratch);
+// Those of all groups.
+std::vector<std::unique_ptr<InputGradient>> input_gradients(const BatchShape& shape, const std::vector<GradPart>& parts,
+                                                            const ToInput& to, int slice, const GradKernels& kernels,
+                                                            int threads, Scratch& scratch);
 
 }  // namespace ftbnn::training

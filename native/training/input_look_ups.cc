@@ -36,7 +36,7 @@ void InputLookUps::pack_weights(int panel) const {
   const int first = panel * GRAD_LANES, taps = s.taps();
   kernels_.tables->pack_signs(group_.parts[0].weight + first * taps, static_cast<std::size_t>(group_.in) * taps,
                               group_.out, std::min(GRAD_LANES, group_.in - first), taps, right_ + panel * panel_bytes(),
-                              tap_size(), depth_);
+                              static_cast<std::size_t>(depth_) * GRAD_LANES, depth_);
 }
 
 void InputLookUps::run(const Slice& slice, int task) {
@@ -66,7 +66,7 @@ void InputLookUps::build(const Band& band, int row) const {
   char* tables = band.ring + row % ring_rows_ * length() * step;
   for (int column = 0; column < columns_; ++column) {
     const std::size_t at = (static_cast<std::size_t>(row) * columns_ + column) * band.ns + band.image;
-    kernels_.tables->build(left_.at(at), left_.stride(), band.images, length(), tables, step);
+    kernels_.tables->build(left_.at(at), left_.stride(), band.images, length(), false, tables, step);
     tables += band.images * TABLE_BYTES;
   }
 }
@@ -80,14 +80,12 @@ void InputLookUps::run_row(const Slice& slice, const Band& band, int y) const {
   auto* sums = scratch.take<float>(PANELS * BLOCK_ROWS * GRAD_LANES);
   for (int phase = 0; phase < phases(); ++phase) {
     std::vector<TableRun> runs;
-    std::vector<std::size_t> sources;  // rows of left
     for (const GradTap& ty : vertical) {
       const int row = ty.shift + y / s.sh;
       for (const GradTap& tx : column_taps(phase)) {
         const std::size_t column = tx.shift - first_column_;
         runs.push_back({row % ring_rows_ * length() * step + column * images * TABLE_BYTES,
                         (ty.k * s.kw + tx.k) * tap_bytes(), length()});
-        sources.push_back((static_cast<std::size_t>(row) * columns_ + column) * band.ns + band.image);
       }
     }
     if (runs.empty()) {
@@ -98,14 +96,8 @@ void InputLookUps::run_row(const Slice& slice, const Band& band, int y) const {
     for (int x = 0; x < xs; x += block) {
       const int width = std::min(block, xs - x), rows = width * band.images;
       const std::size_t product_size = static_cast<std::size_t>(rows) * GRAD_LANES;
-      std::int32_t extra[BLOCK_ROWS] = {};
       float steps[BLOCK_ROWS];
       for (int r = 0; r < rows; r += band.images) {
-        const std::size_t at = static_cast<std::size_t>(x + r / band.images) * band.ns;
-        for (const std::size_t source : sources) {
-          const std::int32_t* sums_there = left_.sums(source + at);
-          for (int image = 0; image < band.images; ++image) extra[r + image] += sums_there[image];
-        }
         std::copy_n(slice.rounding.image_sizes() + band.image, band.images, steps + r);
       }
       for (int panel = 0; panel < panels_; panel += PANELS) {
@@ -116,7 +108,7 @@ void InputLookUps::run_row(const Slice& slice, const Band& band, int y) const {
         kernels_.tables->add({band.ring + x * images * TABLE_BYTES, step, right_ + panel * panel_bytes(), columns,
                               runs.data(), static_cast<int>(runs.size()), rows, panels, totals, product_size});
         for (int c = 0; c < panels; ++c) {
-          kernels_.tables->finish({totals + c * product_size, rows, 2, extra, steps, sums + c * product_size, false});
+          kernels_.tables->finish({totals + c * product_size, rows, nullptr, steps, sums + c * product_size, false});
         }
         GradScatter scatter = scatter_from(slice.first + band.image, band.images, y, phase, x, panel, PANELS);
         scatter.sums = sums;

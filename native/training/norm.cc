@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/scratch.h"
 #include "base/table.h"
 #include "training/pieces.h"
 
@@ -36,41 +37,70 @@ struct Moments {
   std::vector<double> mean, variance;
 };
 
-// Of every run its own moments about its first position, joined in order.
-Moments batch_moments(const Norm& norm, const float* x, Team& team) {
-  const std::size_t channels = z(norm.channels);
-  const std::size_t positions = z(norm.n) * z(norm.h) * z(norm.w);
-  const std::size_t runs = (positions + FLOAT_RUN - 1) / FLOAT_RUN;
-  const NormKernels& rows = norm_table().best(norm.usable).kernels;
-  const Pieces pieces(runs);
-  const auto length = [&](std::size_t run) { return std::min(FLOAT_RUN, positions - run * FLOAT_RUN); };
-  std::vector<float> sums(2 * channels * runs);
-  team.run(pieces.count(), [&](int piece) {
-    for (std::size_t run = pieces.first(piece); run < pieces.first(piece) + pieces.length(piece); ++run) {
-      rows.moments(x + run * FLOAT_RUN * channels, length(run), norm.channels, sums.data() + 2 * channels * run);
-    }
-  });
-  Moments found{std::vector<double>(channels), std::vector<double>(channels)};
-  double before = 0;
-  for (std::size_t run = 0; run < runs; ++run) {
-    const float *sum = sums.data() + 2 * channels * run, *square = sum + channels;
-    const float* first = x + run * FLOAT_RUN * channels;
-    const double count = static_cast<double>(length(run)), total = before + count;
-    for (std::size_t c = 0; c < channels; ++c) {
-      const double shift = static_cast<double>(sum[c]) / count, apart = first[c] + shift - found.mean[c];
-      found.mean[c] += apart * count / total;
-      found.variance[c] += static_cast<double>(square[c]) - shift * sum[c] + apart * apart * before * count / total;
-    }
-    before = total;
+// Of every run of positions its own moments about its first position; joined in order.
+class RunMoments {
+ public:
+  RunMoments(const Norm& norm, const float* x, std::size_t run)
+      : x_(x),
+        channels_(z(norm.channels)),
+        positions_(z(norm.n) * z(norm.h) * z(norm.w)),
+        run_(run),
+        sums_(2 * channels_ * runs()),
+        rows_(norm_table().best(norm.usable).kernels) {}
+
+  std::size_t runs() const { return (positions_ + run_ - 1) / run_; }
+
+  void add(std::size_t run) {
+    rows_.moments(first(run), length(run), static_cast<int>(channels_), sums_.data() + 2 * channels_ * run);
   }
-  for (double& variance : found.variance) variance = std::fmax(0.0, variance / before);
-  return found;
+
+  Moments joined() const {
+    Moments found{std::vector<double>(channels_), std::vector<double>(channels_)};
+    double before = 0;
+    for (std::size_t run = 0; run < runs(); ++run) {
+      const float *sum = sums_.data() + 2 * channels_ * run, *square = sum + channels_;
+      const double count = static_cast<double>(length(run)), total = before + count;
+      for (std::size_t c = 0; c < channels_; ++c) {
+        const double shift = static_cast<double>(sum[c]) / count, apart = first(run)[c] + shift - found.mean[c];
+        found.mean[c] += apart * count / total;
+        found.variance[c] += static_cast<double>(square[c]) - shift * sum[c] + apart * apart * before * count / total;
+      }
+      before = total;
+    }
+    for (double& variance : found.variance) variance = std::fmax(0.0, variance / before);
+    return found;
+  }
+
+ private:
+  const float* first(std::size_t run) const { return x_ + run * run_ * channels_; }
+  std::size_t length(std::size_t run) const { return std::min(run_, positions_ - run * run_); }
+
+  const float* x_;
+  std::size_t channels_, positions_, run_;
+  std::vector<float> sums_;
+  const NormKernels& rows_;
+};
+
+Moments batch_moments(const Norm& norm, const float* x, Team& team) {
+  RunMoments moments(norm, x, FLOAT_RUN);
+  const Pieces pieces(moments.runs());
+  team.run(pieces.count(), [&](int piece) {
+    for (std::size_t k = 0; k < pieces.length(piece); ++k) moments.add(pieces.first(piece) + k);
+  });
+  return moments.joined();
 }
 
-void find_form(const Norm& norm, const NormTensors& t, const Form& form, Team& team) {
+// Makes x as well.
+Moments batch_moments(const Norm& norm, const float* x, Team& team, const NormSource& source) {
+  RunMoments moments(norm, x, z(norm.w));
+  source.make(team, [&](std::size_t row) {
+    if (norm.batch_stats) moments.add(row);
+  });
+  return norm.batch_stats ? moments.joined() : Moments{};
+}
+
+void find_form(const Norm& norm, const NormTensors& t, const Form& form, const Moments& batch) {
   const double positions = static_cast<double>(z(norm.n) * z(norm.h) * z(norm.w));
-  Moments batch;
-  if (norm.batch_stats) batch = batch_moments(norm, t.x, team);
   for (std::size_t c = 0; c < z(norm.channels); ++c) {
     const double mean = norm.batch_stats ? batch.mean[c] : t.running_mean[c];
     const double variance = norm.batch_stats ? batch.variance[c] : t.running_var[c];
@@ -108,23 +138,25 @@ class Gradient {
     team.run(pieces(), [&](int piece) {
       for (std::size_t k = 0; k < pieces_.length(piece); ++k) {
         const std::size_t run = pieces_.first(piece) + k, first = run * run_;
-        const float* dz = norm_.pool ? routed(piece, run) : grad_ + first * z(norm_.channels);
+        const float* dz =
+            norm_.pool ? of_row(run, scratch_.data() + z(piece) * row()) : grad_ + first * z(norm_.channels);
         body(piece, first, std::min(run_, positions_ - first), dz);
       }
     });
   }
 
- private:
   std::size_t row() const { return z(norm_.w) * z(norm_.channels); }
 
-  const float* routed(int piece, std::size_t run) {
+  // Of one row of all images; that of a pool is made on `scratch`.
+  const float* of_row(std::size_t row_at, float* scratch) const {
+    if (!norm_.pool) return grad_ + row_at * row();
     const PoolShape& shape = *norm_.pool;
-    const std::size_t at = run / z(norm_.h) * z(shape.oh) * z(shape.ow) * z(shape.channels);
-    float* to = scratch_.data() + z(piece) * row();
-    pool_.route(shape, grad_ + at, taps_ + at, static_cast<int>(run % z(norm_.h)), to);
-    return to;
+    const std::size_t at = row_at / z(norm_.h) * z(shape.oh) * z(shape.ow) * z(shape.channels);
+    pool_.route(shape, grad_ + at, taps_ + at, static_cast<int>(row_at % z(norm_.h)), scratch);
+    return scratch;
   }
 
+ private:
   const Norm& norm_;
   const float* grad_;
   const std::uint8_t* taps_;
@@ -134,11 +166,67 @@ class Gradient {
   std::vector<float> scratch_;
 };
 
+// Over all positions: dz, dz * (x - mean) and the slopes' gradients.
+std::vector<double> sums_of_map(const Norm& norm, const NormTensors& t, const Form& form, Gradient& gradient,
+                                Team& team) {
+  const std::size_t channels = z(norm.channels), four = 4 * channels;
+  const NormKernels& rows = norm_table().best(norm.usable).kernels;
+  std::vector<float> run(four * z(gradient.pieces()));
+  std::vector<double> partial(four * z(gradient.pieces())), sums(four);
+  gradient.run(team, [&](int piece, std::size_t first, std::size_t positions, const float* dz) {
+    float* part = run.data() + four * z(piece);
+    const std::size_t at = first * channels;
+    rows.reduce(dz, t.x + at, from(t.shortcut, at), positions, norm.channels, form.get(), part);
+    for (std::size_t k = 0; k < four; ++k) partial[four * z(piece) + k] += static_cast<double>(part[k]);
+  });
+  add_rows(partial, sums);
+  return sums;
+}
+
+// Whether a pool's outputs say what x - mean was where they came from: z - shift is scale times that.
+bool has_digits(const Norm& norm, const Form& form) {
+  constexpr float MOST = 64;  // shift beside scale; so many times is the error of z that of x - mean
+  if (!norm.pool) return false;
+  for (std::size_t c = 0; c < z(norm.channels); ++c) {
+    if (!(std::fabs(form.shift[c]) < MOST * std::fabs(form.scale[c]))) return false;
+  }
+  return true;
+}
+
+// The same from a pool's outputs, a quarter of the map or less, and no gradient is routed for it.
+std::vector<double> sums_of_outputs(const Norm& norm, const NormTensors& t, const Form& form, Team& team) {
+  const std::size_t channels = z(norm.channels), four = 4 * channels;
+  const std::size_t positions = z(norm.n) * z(norm.pool->oh) * z(norm.pool->ow);
+  const NormKernels& rows = norm_table().best(norm.usable).kernels;
+  const NormForm about_shift = {form.shift, nullptr, nullptr, nullptr, nullptr, true};
+  const Pieces pieces((positions + FLOAT_RUN - 1) / FLOAT_RUN);  // of runs
+  std::vector<float> run(four * z(pieces.count()));
+  std::vector<double> partial(four * z(pieces.count())), sums(four);
+  team.run(pieces.count(), [&](int piece) {
+    float* part = run.data() + four * z(piece);
+    for (std::size_t k = 0; k < pieces.length(piece); ++k) {
+      const std::size_t first = (pieces.first(piece) + k) * FLOAT_RUN, count = std::min(FLOAT_RUN, positions - first);
+      rows.reduce(t.grad + first * channels, t.out + first * channels, nullptr, count, norm.channels, about_shift,
+                  part);
+      for (std::size_t j = 0; j < four; ++j) partial[four * z(piece) + j] += static_cast<double>(part[j]);
+    }
+  });
+  add_rows(partial, sums);
+  for (std::size_t c = 0; c < channels; ++c) sums[channels + c] /= static_cast<double>(form.scale[c]);
+  return sums;
+}
+
 }  // namespace
 
-void forward(const Norm& norm, const NormTensors& t, Team& team) {
+void forward(const Norm& norm, const NormTensors& t, Team& team, const NormSource* source) {
   const Form form(norm, t);
-  find_form(norm, t, form, team);
+  Moments batch;
+  if (source != nullptr) {
+    batch = batch_moments(norm, t.x, team, *source);
+  } else if (norm.batch_stats) {
+    batch = batch_moments(norm, t.x, team);
+  }
+  find_form(norm, t, form, batch);
   const std::size_t channels = z(norm.channels);
   if (!norm.pool) {
     const NormKernels& kernels = norm_table().best(norm.usable).kernels;
@@ -161,21 +249,14 @@ void forward(const Norm& norm, const NormTensors& t, Team& team) {
   });
 }
 
-void backward(const Norm& norm, const NormTensors& t, Team& team) {
+void backward(const Norm& norm, const NormTensors& t, Team& team, const NormSource* source) {
   const Form form(norm, t);
-  const std::size_t channels = z(norm.channels), four = 4 * channels;
+  const std::size_t channels = z(norm.channels);
   const NormKernels& rows = norm_table().best(norm.usable).kernels;
   Gradient gradient(norm, t.grad, t.taps);
 
-  std::vector<float> run(four * z(gradient.pieces()));
-  std::vector<double> partial(four * z(gradient.pieces())), sums(four);
-  gradient.run(team, [&](int piece, std::size_t first, std::size_t positions, const float* dz) {
-    float* part = run.data() + four * z(piece);
-    const std::size_t at = first * channels;
-    rows.reduce(dz, t.x + at, from(t.shortcut, at), positions, norm.channels, form.get(), part);
-    for (std::size_t k = 0; k < four; ++k) partial[four * z(piece) + k] += static_cast<double>(part[k]);
-  });
-  add_rows(partial, sums);
+  const std::vector<double> sums =
+      has_digits(norm, form) ? sums_of_outputs(norm, t, form, team) : sums_of_map(norm, t, form, gradient, team);
 
   const double positions = static_cast<double>(z(norm.n) * z(norm.h) * z(norm.w));
   std::vector<float> linear(channels), constant(channels);
@@ -188,13 +269,26 @@ void backward(const Norm& norm, const NormTensors& t, Team& team) {
     if (t.left_grad != nullptr) t.left_grad[c] = static_cast<float>(sums[2 * channels + c]);
     if (t.right_grad != nullptr) t.right_grad[c] = static_cast<float>(sums[3 * channels + c]);
   }
-  if (t.x_grad == nullptr) return;
-  gradient.run(team, [&](int, std::size_t first, std::size_t positions_here, const float* dz) {
+  const auto differentiate = [&](std::size_t first, std::size_t count, const float* dz, float* to, float* beside) {
     const std::size_t at = first * channels;
-    rows.differentiate(dz, t.x + at, from(t.shortcut, at), positions_here, norm.channels, form.get(),
-                       norm.batch_stats ? linear.data() : nullptr, norm.batch_stats ? constant.data() : nullptr,
-                       t.x_grad + at, from(t.shortcut_grad, at));
-  });
+    rows.differentiate(dz, t.x + at, from(t.shortcut, at), count, norm.channels, form.get(),
+                       norm.batch_stats ? linear.data() : nullptr, norm.batch_stats ? constant.data() : nullptr, to,
+                       beside);
+  };
+  if (source != nullptr) {
+    source->take(team, [&](std::size_t row) {
+      static thread_local Scratch scratch;
+      scratch.restart();
+      float* routed = scratch.take<float>(gradient.row());
+      float* to = scratch.take<float>(gradient.row());
+      differentiate(row * z(norm.w), z(norm.w), gradient.of_row(row, routed), to, nullptr);
+      return to;
+    });
+  } else if (t.x_grad != nullptr) {
+    gradient.run(team, [&](int, std::size_t first, std::size_t count, const float* dz) {
+      differentiate(first, count, dz, t.x_grad + first * channels, from(t.shortcut_grad, first * channels));
+    });
+  }
 }
 
 }  // namespace ftbnn::training

@@ -5,11 +5,12 @@
 //   out  = right * z where z > 0, else left * z;  or the largest z of every window
 //
 // mean and var are the batch's (biased) or the running ones. Backward needs x, the shortcut, and of a pool the tap of
-// every output (8 bits); z it computes again. Sums over positions are made in fixed pieces and added in their order, in
+// every output (8 bits) and the outputs; z it computes again. Sums over positions are made in fixed pieces and added in their order, in
 // double precision: results do not depend on the threads.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "base/cpu.h"
@@ -37,7 +38,16 @@ struct NormTensors {
   float *x_grad, *shortcut_grad, *gamma_grad, *beta_grad, *left_grad, *right_grad;
 };
 
-void forward(const Norm& norm, const NormTensors& tensors, Team& team);
-void backward(const Norm& norm, const NormTensors& tensors, Team& team);
+// What makes x and takes its gradient row by row, while both are in the cache; rows are those of all images.
+struct NormSource {
+  // Makes x and calls made(row) when a row of it is there.
+  std::function<void(Team& team, const std::function<void(std::size_t row)>& made)> make;
+  // Takes gradient(row); what that points to holds until the same thread asks for another row.
+  std::function<void(Team& team, const std::function<const float*(std::size_t row)>& gradient)> take;
+};
+
+// With a source x is made in forward, and its gradient goes there, not to x_grad.
+void forward(const Norm& norm, const NormTensors& tensors, Team& team, const NormSource* source = nullptr);
+void backward(const Norm& norm, const NormTensors& tensors, Team& team, const NormSource* source = nullptr);
 
 }  // namespace ftbnn::training

@@ -28,7 +28,7 @@ class Bands {
 
   std::size_t count() const { return z(s_.n) * z(per_image_); }
 
-  // body(task, first output position) for the rows of a band.
+  // body(task, row) for the rows of a band, which are numbered through all images.
   template <typename Body>
   void run(std::size_t band, const float* x, const Body& body) const {
     static thread_local Scratch scratch;
@@ -42,7 +42,7 @@ class Bands {
     }
     for (int y = first; y < last; ++y) {
       const float* at = copied + z(y - first) * z(s_.sh) * line_;
-      body(RealTask{at, z(s_.sw) * z(s_.in), line_, s_.kh, s_.kw * s_.in, s_.ow}, (image * z(s_.oh) + z(y)) * z(s_.ow));
+      body(RealTask{at, z(s_.sw) * z(s_.in), line_, s_.kh, s_.kw * s_.in, s_.ow}, image * z(s_.oh) + z(y));
     }
   }
 
@@ -109,7 +109,8 @@ const float* widened(const float* from, int count, std::size_t stride, int chann
 
 }  // namespace
 
-void forward(const RealConv& conv, const float* x, const float* weight, float* out, Team& team) {
+void forward(const RealConv& conv, const float* x, const float* weight, float* out, Team& team,
+             const std::function<void(std::size_t row)>& made) {
   const RealConvKernels& kernels = real_conv_table().best(conv.usable).kernels;
   const Panels panels(conv, kernels.lanes);
   float* weights = scratch().take<float>(panels.at(panels.count()));
@@ -122,17 +123,19 @@ void forward(const RealConv& conv, const float* x, const float* weight, float* o
   const std::size_t stride = z(conv.shape.out);
   team.run(pieces.count(), [&](int piece) {
     for (std::size_t k = 0; k < pieces.length(piece); ++k) {
-      bands.run(pieces.first(piece) + k, x, [&](const RealTask& task, std::size_t position) {
+      bands.run(pieces.first(piece) + k, x, [&](const RealTask& task, std::size_t row) {
+        float* to = out + row * z(conv.shape.ow) * stride;
         for (int panel = 0; panel < panels.count(); ++panel) {
-          kernels.forward(task, weights + panels.at(panel), panels.channels(panel),
-                          out + position * stride + panels.channel(panel), stride);
+          kernels.forward(task, weights + panels.at(panel), panels.channels(panel), to + panels.channel(panel), stride);
         }
+        made(row);
       });
     }
   });
 }
 
-void backward(const RealConv& conv, const float* x, const float* grad, float* weight_grad, Team& team) {
+void backward(const RealConv& conv, const float* x, const std::function<const float*(std::size_t row)>& grad,
+              float* weight_grad, Team& team) {
   const RealConvKernels& kernels = real_conv_table().best(conv.usable).kernels;
   const Panels panels(conv, kernels.lanes);
   const Bands bands(conv.shape);
@@ -144,11 +147,12 @@ void backward(const RealConv& conv, const float* x, const float* grad, float* we
     float* part = sums + size * z(piece);
     std::fill_n(part, size, 0.0F);
     for (std::size_t k = 0; k < pieces.length(piece); ++k) {
-      bands.run(pieces.first(piece) + k, x, [&](const RealTask& task, std::size_t position) {
+      bands.run(pieces.first(piece) + k, x, [&](const RealTask& task, std::size_t row) {
+        const float* of_row = grad(row);
         for (int panel = 0; panel < panels.count(); ++panel) {
           const int channels = panels.channels(panel), half = kernels.lanes / 2;
           const int lanes = channels > half ? kernels.lanes : half;
-          const float* from = grad + position * stride + panels.channel(panel);
+          const float* from = of_row + panels.channel(panel);
           const bool is_whole = channels == lanes;
           if (!is_whole) from = widened(from, task.positions, stride, channels, lanes);
           kernels.weight_gradient(task, from, is_whole ? stride : z(lanes), lanes == half, part + panels.at(panel));

@@ -5,6 +5,9 @@
 // Images want no gradient, so there is none of x.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+
 #include "base/cpu.h"
 #include "base/team.h"
 #include "training/batch.h"
@@ -17,7 +20,12 @@ struct RealConv {
   Features usable;
 };
 
-void forward(const RealConv& conv, const float* x, const float* weight, float* out, Team& team);
-void backward(const RealConv& conv, const float* x, const float* grad, float* weight_grad, Team& team);
+// made(row) is called for every row of all images, numbered through, when it is there and still in the cache.
+void forward(const RealConv& conv, const float* x, const float* weight, float* out, Team& team,
+             const std::function<void(std::size_t row)>& made);
+
+// grad(row) is that row of the gradient of out; what it points to is read before the thread asks for another.
+void backward(const RealConv& conv, const float* x, const std::function<const float*(std::size_t row)>& grad,
+              float* weight_grad, Team& team);
 
 }  // namespace ftbnn::training

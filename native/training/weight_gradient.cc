@@ -62,18 +62,32 @@ void WeightGradient::pack_gy(const Slice& slice, int y) {
       left_.rows(static_cast<std::size_t>(y) * group_.out, slice.rounding.channel_rates(group_.first_out)));
 }
 
-const std::uint64_t* WeightGradient::code_at(const Slice& slice, int n, int y, int x) const {
-  if (x < 0 || x >= s.w) return nullptr;
-  return codes_ + ((static_cast<std::size_t>(slice.first + n) * s.h + y) * s.w + x) * divide_up(s.in, 64);
+void WeightGradient::find_codes(const Slice& slice, int y, int x, const std::uint64_t** to) const {
+  if (x < 0 || x >= s.w) {
+    std::fill_n(to, slice.images, nullptr);
+    return;
+  }
+  const std::size_t words = divide_up(s.in, 64), image = static_cast<std::size_t>(s.h) * s.w * words;
+  const std::uint64_t* at = codes_ + slice.first * image + (static_cast<std::size_t>(y) * s.w + x) * words;
+  for (int n = 0; n < slice.images; ++n, at += image) to[n] = at;
 }
 
-std::unique_ptr<WeightGradient> weight_gradient(const BatchShape& shape, const GradGroup& group,
-                                                const std::uint64_t* codes, bool zero_one, int slice,
-                                                const GradKernels& kernels, int threads, Scratch& scratch) {
+std::vector<std::unique_ptr<WeightGradient>> weight_gradients(const BatchShape& shape,
+                                                              const std::vector<GradPart>& parts,
+                                                              const std::uint64_t* codes, bool zero_one, int slice,
+                                                              const GradKernels& kernels, int threads,
+                                                              Scratch& scratch) {
   constexpr int least = 9 * 64;  // as fast with so many, slower with fewer (Zen 5)
-  if (are_looked_up(shape, group, kernels, least))
-    return std::make_unique<WeightLookUps>(shape, group, codes, zero_one, slice, kernels, scratch);
-  return std::make_unique<WeightProducts>(shape, group, codes, zero_one, slice, kernels, threads, scratch);
+  const bool by_look_up = are_looked_up(shape, parts.front(), kernels, least);
+  std::vector<std::unique_ptr<WeightGradient>> made;
+  for (const GradGroup& group : grad_groups(parts, by_look_up ? 0 : GRAD_LANES)) {
+    if (by_look_up) {
+      made.push_back(std::make_unique<WeightLookUps>(shape, group, codes, zero_one, slice, kernels, scratch));
+    } else {
+      made.push_back(std::make_unique<WeightProducts>(shape, group, codes, zero_one, slice, kernels, threads, scratch));
+    }
+  }
+  return made;
 }
 
 }  // namespace ftbnn::training

@@ -40,8 +40,8 @@ class WeightGradient {
   }
   int first_row(int round) const { return round * band_; }
   int last_row(int round) const { return std::min(s.oh, (round + 1) * band_); }
-  // The code that a position of gy meets in row y of image n, null in the border.
-  const std::uint64_t* code_at(const Slice& slice, int n, int y, int x) const;
+  // The codes of position (y, x) of every image, null in the border.
+  void find_codes(const Slice& slice, int y, int x, const std::uint64_t** to) const;
 
   const BatchShape s;
   const GradGroup group_;
@@ -60,8 +60,11 @@ class WeightGradient {
   int rounds_, band_;  // of so many rows of positions
 };
 
-std::unique_ptr<WeightGradient> weight_gradient(const BatchShape& shape, const GradGroup& group,
-                                                const std::uint64_t* codes, bool zero_one, int slice,
-                                                const GradKernels& kernels, int threads, Scratch& scratch);
+// Those of all groups.
+std::vector<std::unique_ptr<WeightGradient>> weight_gradients(const BatchShape& shape,
+                                                              const std::vector<GradPart>& parts,
+                                                              const std::uint64_t* codes, bool zero_one, int slice,
+                                                              const GradKernels& kernels, int threads,
+                                                              Scratch& scratch);
 
 }  // namespace ftbnn::training

@@ -15,9 +15,9 @@ int depth_of(const BatchShape& s, int slice) {
   return static_cast<int>(round_up(static_cast<std::size_t>(length_of(s, slice)) * TABLE_TERMS, 4));
 }
 
-std::int32_t sum_of(const signed char* bytes, int count) {
+std::int32_t steps_of(const std::uint8_t* bytes, int count) {
   std::int32_t sum = 0;
-  for (int k = 0; k < count; ++k) sum += bytes[k];
+  for (int k = 0; k < count; ++k) sum += bytes[k] - GRAD_ZERO;
   return sum;
 }
 
@@ -32,9 +32,7 @@ WeightLookUps::WeightLookUps(const BatchShape& shape, const GradGroup& group, co
 void WeightLookUps::pack_codes(const Slice& slice, int y) {
   std::vector<const std::uint64_t*> from(static_cast<std::size_t>(length_) * TABLE_TERMS);
   for (int kx = 0; kx < s.kw; ++kx) {
-    for (int x = 0; x < s.ow; ++x) {
-      for (int n = 0; n < slice.images; ++n) from[x * slice_ + n] = code_at(slice, n, y, x * s.sw + kx - s.pw);
-    }
+    for (int x = 0; x < s.ow; ++x) find_codes(slice, y, x * s.sw + kx - s.pw, from.data() + x * slice_);
     for (int panel = 0; panel < panels_; ++panel) {
       kernels_.tables->pack_codes(from.data(), static_cast<int>(from.size()), group_.first_in + panel * GRAD_LANES,
                                   divide_up(s.in, 64), right_ + panel * panel_bytes() + (y * s.kw + kx) * line_bytes());
@@ -73,9 +71,8 @@ void WeightLookUps::run(const Slice& slice, int round, int task) {
   const bool adds = slice.first > 0 || round > 0;
   for (int tap = 0; tap < taps(); ++tap) {
     for (int panel = 0; panel < panels_; ++panel) {
-      kernels_.tables->finish({totals + (tap * panels_ + panel) * totals_size(), rows, zero_one_ ? 1 : 2,
-                               extra.data() + tap * ROWS, slice.rounding.channel_sizes(group_.first_out + first),
-                               sums(panel, tap, first), adds});
+      kernels_.tables->finish({totals + (tap * panels_ + panel) * totals_size(), rows, extra.data() + tap * ROWS,
+                               slice.rounding.channel_sizes(group_.first_out + first), sums(panel, tap, first), adds});
     }
   }
 }
@@ -87,7 +84,7 @@ void WeightLookUps::add(const std::vector<Stretch>& some, int first, int rows, c
   for (const Stretch& stretch : some) {
     const std::size_t row = static_cast<std::size_t>(stretch.oy) * group_.out + first;
     const char* numbers = static_cast<const char*>(left_.at(row)) + stretch.first * TABLE_TERMS;
-    kernels_.tables->build(numbers, left_.stride(), rows, stretch.length, to, step);
+    kernels_.tables->build(numbers, left_.stride(), rows, stretch.length, zero_one_, to, step);
     to += stretch.length * step;
   }
   std::vector<std::size_t> columns;  // [kx][panel]
@@ -116,16 +113,15 @@ void WeightLookUps::find_extra(int round, int out, std::int32_t* of_taps) const 
   std::fill_n(of_taps, taps(), 0);
   for (int oy = first_row(round); oy < last_row(round); ++oy) {
     const std::size_t row = static_cast<std::size_t>(oy) * group_.out + out;
-    const auto* bytes = static_cast<const signed char*>(left_.at(row));
+    const auto* bytes = static_cast<const std::uint8_t*>(left_.at(row));
     for (int kx = 0; kx < s.kw; ++kx) {
       const auto clamped = [&](int x) { return std::clamp(x, 0, s.ow) * slice_; };
       const int from = clamped(divide_up(std::max(0, s.pw - kx), s.sw));
-      const int to = s.w + s.pw - kx <= 0 ? 0 : clamped((s.w - 1 + s.pw - kx) / s.sw + 1);
-      std::int32_t sum = 0;
-      if (from < to) sum = *left_.sums(row) - sum_of(bytes, from) - sum_of(bytes + to, s.ow * slice_ - to);
+      const int to = std::max(from, s.w + s.pw - kx <= 0 ? 0 : clamped((s.w - 1 + s.pw - kx) / s.sw + 1));
+      const std::int32_t sum = steps_of(bytes, from) + steps_of(bytes + to, s.ow * slice_ - to);
       for (int ky = 0; ky < s.kh; ++ky) {
         const int y = oy * s.sh + ky - s.ph;
-        if (y >= 0 && y < s.h) of_taps[ky * s.kw + kx] += sum;
+        if (y >= 0 && y < s.h) of_taps[ky * s.kw + kx] -= sum;
       }
     }
   }

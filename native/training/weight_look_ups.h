@@ -26,7 +26,8 @@ class WeightLookUps : public WeightGradient {
 
   void pack_codes(const Slice& slice, int y) override;
   void add(const std::vector<Stretch>& some, int first, int rows, char* tables, std::int32_t* totals) const;
-  // The sum of the bytes of out channel `out` that meet no border, for every tap, over the rows of a round.
+  // Positions in the border have the index of -1: what they make of the sums of out channel `out`, for every tap, over
+  // the rows of a round.
   void find_extra(int round, int out, std::int32_t* of_taps) const;
 
   std::size_t line_bytes() const { return length_ * TABLE_BYTES; }

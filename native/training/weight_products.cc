@@ -19,7 +19,7 @@ WeightProducts::WeightProducts(const BatchShape& shape, const GradGroup& group, 
       phases_(std::min(s.sw, s.kw)),
       columns_(s.ow + (s.kw - 1) / s.sw),
       right_(kernels, panels_ * panel_size() + slack(), scratch) {
-  right_.zero(panels_ * panel_size(), slack());
+  right_.fill(panels_ * panel_size(), slack(), 0);
   const int parts = std::max(divide_up(TASKS_PER_THREAD * threads, panels_ * taps()),
                              static_cast<int>(divide_up(band_ * group.out * left_.row_bytes(), PART_BYTES)));
   part_rows_ = static_cast<int>(round_up(static_cast<std::size_t>(divide_up(group.out, parts)), GRAD_ROWS));
@@ -41,7 +41,6 @@ void WeightProducts::run(const Slice& slice, int round, int task) {
   product.left_row = left_row.data();
   product.right_at = right_at.data();
   product.left_stride = left_.stride();
-  product.left_sums = left_.sums(0);
   product.steps = slice.rounding.channel_sizes(group_.first_out + first);
   product.segments = static_cast<int>(left_row.size());
   product.depth = depth_;
@@ -60,7 +59,7 @@ void WeightProducts::pack_codes(const Slice& slice, int y) {
   const std::uint64_t** at = from.data();
   for (int phase = 0; phase < phases_; ++phase) {
     for (int column = 0; column < columns_; ++column, at += slice_) {
-      for (int n = 0; n < slice.images; ++n) at[n] = code_at(slice, n, y, column * s.sw + phase - s.pw);
+      find_codes(slice, y, column * s.sw + phase - s.pw, at);
     }
   }
   for (int panel = 0; panel < panels_; ++panel) {

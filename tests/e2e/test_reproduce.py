@@ -44,7 +44,7 @@ def killed(tmp_path_factory):
 def results(killed):
     """All of them in one folder; table 3 first, so that others take its runs."""
     folder = killed[0].parent
-    for what in ("table3", "table1", "methods", "table2", "figure1", "table4", "figure2", "backends"):
+    for what in ("table3", "table1", "methods", "table2", "figure1", "table4", "figure2", "backends", "recipes"):
         assert main(["reproduce", what, *QUICK, "--out", str(folder / what)]) == 0
     alone = folder / "alone"  # deploy takes every run beside it: here that is its own
     assert main(["reproduce", "deploy", *QUICK, "--out", str(alone / "deploy")]) == 0

@@ -1,15 +1,20 @@
-"""Native real convolutions against PyTorch in double precision."""
+"""Native stems, a real convolution and its BatchNorm, against PyTorch in double precision."""
+
+import copy
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from ftbnn import _native
-from ftbnn.nn import use_backend
-from ftbnn.nn.native import convolve
+from ftbnn.nn import FPReLU, use_backend
+from ftbnn.nn.native import stem
+from ftbnn.nn.native.core import has_channels_last
+from ftbnn.nn.native.stem import STEM
 from ftbnn.nn.rounded import RoundedConv2d
 
 TOLERANCE = 1e-5  # float32, relative to the largest number
@@ -35,15 +40,19 @@ def convolutions(draw):
     return conv, torch.randn(draw(st.integers(1, 4)), conv.in_channels, *size)
 
 
-def natively(x, conv):
+def nothing(channels):
+    """A norm that leaves its numbers alone."""
+    return nn.BatchNorm2d(channels, eps=0.0, affine=False).eval()
+
+
+def natively(x, conv, norm=None, then=None):
     with use_backend("native"):
-        return convolve(x, conv)
+        return stem(x, conv, norm or nothing(conv.out_channels), then)
 
 
-def assert_near(ours, wanted):
-    torch.testing.assert_close(
-        ours.double(), wanted, rtol=0, atol=TOLERANCE * max(1.0, wanted.detach().abs().max().item())
-    )
+def assert_near(ours, wanted, tolerance=TOLERANCE):
+    largest = max([1.0, *wanted.detach().abs().flatten().tolist()])
+    torch.testing.assert_close(ours.double(), wanted, rtol=0, atol=tolerance * largest)
 
 
 @settings(max_examples=60, deadline=None)
@@ -51,19 +60,106 @@ def assert_near(ours, wanted):
 def check_convolution(case):
     conv, x = case
     out = natively(x, conv)
-    assert type(out.grad_fn).__name__ == "_ConvolutionBackward"
+    assert type(out.grad_fn).__name__ == "stemBackward"
     wide_weight = conv.weight.detach().double().requires_grad_()
     wanted = F.conv2d(x.double(), wide_weight, None, conv.stride, conv.padding)
     assert_near(out, wanted)
     grad = torch.randn(out.shape)
     out.backward(grad)
     wanted.backward(grad.double())
-    assert conv.weight.grad.stride() == conv.weight.stride()
+    assert has_channels_last(conv.weight.grad) == has_channels_last(conv.weight)
     assert_near(conv.weight.grad, wide_weight.grad)
 
 
 def test_convolutions_equal_pytorch(isa):  # noqa: ARG001
     check_convolution()
+
+
+@st.composite
+def stems(draw):
+    conv, x = draw(convolutions())
+    norm = nn.BatchNorm2d(conv.out_channels, affine=draw(st.booleans())).train(draw(st.booleans()))
+    for parameter in norm.parameters():
+        nn.init.normal_(parameter)
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    slopes = FPReLU(conv.out_channels)
+    for parameter in slopes.parameters():
+        nn.init.normal_(parameter)
+    return conv, norm, draw(st.sampled_from([None, slopes, nn.MaxPool2d(3, 2, 1), nn.Tanh()])), x
+
+
+def doubled(module):
+    return None if module is None else copy.deepcopy(module).double()
+
+
+@settings(max_examples=60, deadline=None)
+@given(stems())
+def check_stem(case):
+    conv, norm, then, x = case
+    conv64, norm64, then64 = (doubled(module) for module in (conv, norm, then))
+    before = copy.deepcopy(norm64)(conv64(x.double()))
+    assume(before.shape[0] * before.shape[2] * before.shape[3] > 8)  # of few numbers a variance is next to none
+    assume(not isinstance(then, FPReLU) or (before.abs() > 1e-4).all())  # at 0 a float may take the other slope
+    z = norm64(conv64(x.double()))
+    wanted = z if then64 is None else then64(z)
+    with patch.object(STEM, "run", wraps=STEM.run) as seen:
+        out = natively(x, conv, norm, then)
+    assert seen.call_count == 1
+    assert_near(out, wanted, 1e-4)
+    for ours, theirs in zip(norm.buffers(), norm64.buffers(), strict=True):
+        assert_near(ours, theirs.double())
+    grad = torch.randn(out.shape)
+    out.backward(grad)
+    wanted.backward(grad.double())
+    if isinstance(then, nn.MaxPool2d) and _has_ties(z):
+        return
+    for ours, theirs in ((conv, conv64), (norm, norm64), (then, then64)):
+        for mine, other in zip(_gradients(ours), _gradients(theirs), strict=True):
+            assert_near(mine, other, 1e-3)
+
+
+def _has_ties(z):
+    """Whether two numbers of a channel are so near each other that floats may take one for the other."""
+    steps = z.detach().transpose(0, 1).flatten(1).sort().values.diff()
+    return bool((steps < 1e-5).any())
+
+
+def _gradients(module):
+    return [] if module is None else [parameter.grad for parameter in module.parameters()]
+
+
+def test_stems_equal_pytorch(isa):  # noqa: ARG001
+    check_stem()
+
+
+@settings(max_examples=30, deadline=None)
+@given(stems())
+def check_operator(case):
+    """The operator that a compiler sees is the one that runs."""
+    conv, norm, then, x = case
+    run = patch.object(STEM, "run", side_effect=InterruptedError)
+    with run as called, pytest.raises(InterruptedError):
+        natively(x, conv, norm, then)
+    tensors, told = called.call_args.args
+    given = [None if tensors.get(name) is None else tensors[name].detach() for name in STEM.inputs]
+    ours, plain = (dict(zip(STEM.results, run(*given, *told), strict=True)) for run in (STEM._native, STEM._plain))
+    for name in ("out", "new_mean", "new_var", "saved", "x"):
+        assert ours[name].shape == plain[name].shape
+        assert_near(ours[name], plain[name].double(), 1e-3)
+    known = dict(zip(STEM.inputs, given, strict=True)) | plain
+    kept = [known[name] if name in STEM.keep(known, told) else None for name in STEM.kept]
+    wants = [known[name] is not None for name in STEM.learned]
+    grad = torch.randn(plain["out"].shape)
+    found = [run(grad, *kept, wants, *told) for run in (STEM._native_backward, STEM._plain_backward)]
+    for want, mine, other in zip(wants, *found, strict=True):
+        assert mine.shape == other.shape
+        if want:
+            assert_near(mine, other.double(), 1e-3)
+
+
+def test_the_operators_two_registrations_agree():
+    check_operator()
 
 
 def test_the_number_of_threads_changes_nothing():
@@ -73,8 +169,8 @@ def test_the_number_of_threads_changes_nothing():
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            out = natively(x, conv)
-            found.append([out, *torch.autograd.grad(out.square().sum(), [conv.weight])])
+            out = natively(x, conv, nn.BatchNorm2d(33), nn.MaxPool2d(3, 2, 1))
+            found.append([out, *torch.autograd.grad(out.pow(3).sum(), [conv.weight])])
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
@@ -109,7 +205,7 @@ def test_others_stay_with_pytorch(conv):
 def test_images_that_want_a_gradient_and_maps_stay_with_pytorch():
     for channels, wants in ((4, True), (64, False)):
         conv, x = nn.Conv2d(channels, 4, 3, bias=False), torch.randn(2, channels, 8, 8, requires_grad=wants)
-        assert "Conv" in type(natively(x, conv).grad_fn).__name__ != "_ConvolutionBackward"
+        assert type(natively(x, conv).grad_fn).__name__ != "stemBackward"
 
 
 def test_what_is_watched_is_called():

@@ -39,7 +39,6 @@ struct Interleaved {
   __m512i of(const __m512 (&floats)[2], int, __mmask16) const {
     return _mm512_permutexvar_epi16(order, rounded(floats[0], floats[1]));
   }
-  void see(const __m512i (&)[LANES], bool, int, __mmask16) const {}
   __m512i order;
 };
 

@@ -23,12 +23,11 @@ inline __m256 load_lanes(const float* from, int count) {
   return count >= LANES ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, first_lanes(count));
 }
 
-// 8 floats as whole steps, as rounded_to_steps does it.
+// 8 floats as bytes, as rounded_to_byte does it.
 inline __m256i rounded(__m256 values, __m256 rates) {
   const __m256i mixed = _mm256_mullo_epi32(_mm256_castps_si256(values), _mm256_set1_epi32(static_cast<int>(ROUND_MIX)));
   const __m256i chance = _mm256_or_si256(_mm256_srli_epi32(mixed, 16), _mm256_set1_epi32(ROUND_BASE));
-  const __m256 sums = _mm256_add_ps(_mm256_mul_ps(values, rates), _mm256_castsi256_ps(chance));
-  return _mm256_sub_epi32(_mm256_cvttps_epi32(sums), _mm256_set1_epi32(ROUND_OFFSET));
+  return _mm256_cvttps_epi32(_mm256_add_ps(_mm256_mul_ps(values, rates), _mm256_castsi256_ps(chance)));
 }
 
 void find_largest(const float* from, std::size_t count, int channels, std::uint32_t* largest) {
@@ -62,42 +61,30 @@ void find_largest(const float* from, std::size_t count, int channels, std::uint3
   }
 }
 
-inline std::int32_t sum_of(__m256i values) {
-  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1));
-  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
-}
-
 void pack_rows(const float* from, std::size_t from_stride, int count, int channels, const GradRows& to) {
   const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   for (int p = 0; p < count; ++p, from += from_stride) {
     char* row = static_cast<char*>(to.at) + p * to.stride;
     const __m256 rate = _mm256_set1_ps(to.rates[p]);
-    __m256i sums = _mm256_setzero_si256();
     int c = 0;
     for (; c + 4 * LANES <= channels; c += 4 * LANES) {
       __m256i steps[4];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        steps[j] = rounded(_mm256_loadu_ps(from + c + j * LANES), rate);
-        sums = _mm256_add_epi32(sums, steps[j]);
-      }
+      for (int j = 0; j < 4; ++j) steps[j] = rounded(_mm256_loadu_ps(from + c + j * LANES), rate);
       const __m256i low = _mm256_packs_epi32(steps[0], steps[1]), high = _mm256_packs_epi32(steps[2], steps[3]);
-      const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), in_order);
+      const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), in_order);
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + c), bytes);
     }
     for (; c < to.depth; c += LANES) {
       const __m256i steps = rounded(load_lanes(from + c, channels - c), rate);
       const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(steps), _mm256_extracti128_si256(steps, 1));
-      const __m128i bytes = _mm_packs_epi16(words, words);
+      const __m128i bytes = _mm_packus_epi16(words, words);
       if (to.depth - c >= LANES) {
         _mm_storel_epi64(reinterpret_cast<__m128i*>(row + c), bytes);
       } else {
         _mm_storeu_si32(row + c, bytes);  // depths are multiples of 4
       }
-      sums = _mm256_add_epi32(sums, steps);
     }
-    to.sums[p] = sum_of(sums);
   }
 }
 
@@ -123,8 +110,7 @@ inline void transpose(__m256i (&rows)[LANES]) {
 
 // Four positions' floats to dwords of four bytes.
 inline __m256i dwords_of(const __m256 (&floats)[4], __m256 rates) {
-  const __m256i low = _mm256_set1_epi32(0xff);
-  const auto byte = [&](int i) { return _mm256_and_si256(rounded(floats[i], rates), low); };
+  const auto byte = [&](int i) { return rounded(floats[i], rates); };
   const __m256i even = _mm256_or_si256(byte(0), _mm256_slli_epi32(byte(2), 16));
   const __m256i odd = _mm256_or_si256(byte(1), _mm256_slli_epi32(byte(3), 16));
   return _mm256_or_si256(even, _mm256_slli_epi32(odd, 8));
@@ -137,9 +123,8 @@ void pack_columns(const float* const* from, int count, int channels, const GradR
     const __m256i stored = first_lanes((to.depth - k) / packed);
     for (int c = 0; c < channels; c += LANES) {
       const int lanes = channels - c;
-      const __m256i existing = first_lanes(lanes);
       const __m256 rates = load_lanes(to.rates + c, lanes);
-      __m256i rows[LANES], pairs = _mm256_setzero_si256();
+      __m256i rows[LANES];
       for (int j = 0; j < LANES; ++j) {
         __m256 floats[packed];
         for (int i = 0; i < packed; ++i) {
@@ -149,12 +134,7 @@ void pack_columns(const float* const* from, int count, int channels, const GradR
           floats[i] = position == nullptr ? _mm256_setzero_ps() : load_lanes(position + c, lanes);
         }
         rows[j] = dwords_of(floats, rates);
-        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(_mm256_set1_epi8(1), rows[j]));
       }
-      int* sums = to.sums + c;
-      const __m256i before = k == 0 ? _mm256_setzero_si256() : _mm256_maskload_epi32(sums, existing);
-      const __m256i after = _mm256_add_epi32(before, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-      _mm256_maskstore_epi32(sums, existing, after);
       transpose(rows);
       char* column = static_cast<char*>(to.at) + c * to.stride + k;
       for (int j = 0; j < std::min(LANES, lanes); ++j) {
@@ -168,7 +148,7 @@ struct Quads {
   static constexpr int packed = 4;
   static constexpr std::size_t row_bytes = GRAD_LANES * 4;
 
-  explicit Quads(bool zero_one) : off(_mm256_set1_epi8(zero_one ? 1 : 0)), rise(_mm256_set1_epi8(zero_one ? 1 : 2)) {}
+  explicit Quads(bool zero_one) : off(_mm256_set1_epi8(zero_one ? 0 : -1)), rise(_mm256_set1_epi8(zero_one ? 1 : 2)) {}
 
   // In an order of lanes such that bytes of four rows, interleaved, come to lie as they should.
   __m256i values(std::uint32_t bits) const {
@@ -183,7 +163,7 @@ struct Quads {
 
   void store(void* to, const std::uint32_t (&bits)[packed], const bool (&exist)[packed]) const {
     __m256i rows[packed];
-    for (int j = 0; j < packed; ++j) rows[j] = exist[j] ? values(bits[j]) : _mm256_set1_epi8(1);
+    for (int j = 0; j < packed; ++j) rows[j] = exist[j] ? values(bits[j]) : _mm256_setzero_si256();
     auto* at = static_cast<__m256i*>(to);
     const __m256i even = _mm256_unpacklo_epi8(rows[0], rows[1]), even_on = _mm256_unpackhi_epi8(rows[0], rows[1]);
     const __m256i odd = _mm256_unpacklo_epi8(rows[2], rows[3]), odd_on = _mm256_unpackhi_epi8(rows[2], rows[3]);
@@ -215,13 +195,21 @@ void pack_signs(const float* proxies, std::size_t row, int outs, int lanes, int 
 
 // Sums of steps as floats.
 struct SumRow {
-  SumRow(const GradProduct& task, int row) : extra(extra_of(task, row)), step(task.steps[row]) {}
-  __m256 operator()(__m256i sums) const {
-    const __m256i whole = _mm256_sub_epi32(sums, _mm256_set1_epi32(extra));
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(whole), _mm256_set1_ps(step));
+  SumRow(const GradProduct& task, int row) : step(_mm256_set1_ps(task.steps[row])) {}
+  __m256 operator()(__m256i sums, __m256i extra) const {
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(sums, extra)), step);
   }
-  int extra;
-  float step;
+  __m256 step;
+};
+
+// What all that multiply bytes have in common.
+struct ByteMath {
+  typedef __m256i Vector;
+  typedef __m256 Floats;
+  typedef SumRow Row;
+  typedef int Dword;
+  static constexpr int depth = 4;
+  static Vector add(Vector a, Vector b) { return _mm256_add_epi32(a, b); }
 };
 
 template <typename Math>

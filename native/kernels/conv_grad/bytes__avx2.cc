@@ -5,14 +5,10 @@ namespace ftbnn {
 
 namespace {
 
-struct Math {
-  typedef __m256i Vector;
-  typedef __m256 Floats;
-  typedef SumRow Row;
-  typedef int Dword;
-  static constexpr int depth = 4, narrow_steps = BYTE_PAIR_STEPS;
+struct Math : ByteMath {
+  static constexpr int narrow_steps = BYTE_PAIR_STEPS;
   static void multiply_add(Vector& sum, int left, Vector right) {
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(right, _mm256_set1_epi32(left)));
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(_mm256_set1_epi32(left), right));
     keep(sum);
   }
   static void widen(Vector& total, Vector sum) {

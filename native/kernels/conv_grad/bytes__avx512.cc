@@ -5,14 +5,10 @@ namespace ftbnn {
 
 namespace {
 
-struct Math {
-  typedef __m512i Vector;
-  typedef __m512 Floats;
-  typedef SumRow Row;
-  typedef int Dword;
-  static constexpr int depth = 4, narrow_steps = BYTE_PAIR_STEPS;
+struct Math : ByteMath {
+  static constexpr int narrow_steps = BYTE_PAIR_STEPS;
   static void multiply_add(Vector& sum, int left, Vector right) {
-    sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(right, _mm512_set1_epi32(left)));
+    sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(_mm512_set1_epi32(left), right));
     keep(sum);
   }
   static void widen(Vector& total, Vector sum) {

@@ -5,14 +5,10 @@ namespace ftbnn {
 
 namespace {
 
-struct Math {
-  typedef __m256i Vector;
-  typedef __m256 Floats;
-  typedef SumRow Row;
-  typedef int Dword;
-  static constexpr int depth = 4, narrow_steps = 0;
+struct Math : ByteMath {
+  static constexpr int narrow_steps = 0;
   static void multiply_add(Vector& sum, int left, Vector right) {
-    sum = _mm256_dpbusd_avx_epi32(sum, right, _mm256_set1_epi32(left));
+    sum = _mm256_dpbusd_avx_epi32(sum, _mm256_set1_epi32(left), right);
     keep(sum);
   }
 };

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int PACKED = 4;
 
-std::uint8_t& right_element(void* right, int k, int lane) {
-  return static_cast<std::uint8_t*>(right)[(k / PACKED * GRAD_LANES + lane) * PACKED + k % PACKED];
+std::int8_t& right_element(void* right, int k, int lane) {
+  return static_cast<std::int8_t*>(right)[(k / PACKED * GRAD_LANES + lane) * PACKED + k % PACKED];
 }
 
 void find_largest(const float* from, std::size_t count, int channels, std::uint32_t* largest) {
@@ -29,11 +29,9 @@ void find_largest(const float* from, std::size_t count, int channels, std::uint3
 template <typename Value>
 void pack_left(int rows, int size, const GradRows& to, const Value& value) {
   for (int r = 0; r < rows; ++r) {
-    std::int8_t* row = static_cast<std::int8_t*>(to.at) + r * to.stride;
-    to.sums[r] = 0;
+    std::uint8_t* row = static_cast<std::uint8_t*>(to.at) + r * to.stride;
     for (int k = 0; k < to.depth; ++k) {
-      row[k] = static_cast<std::int8_t>(k < size ? rounded_to_steps(value(r, k), to.rates[r]) : 0);
-      to.sums[r] += row[k];
+      row[k] = static_cast<std::uint8_t>(k < size ? rounded_to_byte(value(r, k), to.rates[r]) : GRAD_ZERO);
     }
   }
 }
@@ -49,18 +47,18 @@ void pack_byte_columns(const float* const* from, int count, int channels, const 
 void pack_byte_codes(const std::uint64_t* const* from, int count, int first, int words, bool zero_one, void* to) {
   for (int k = 0; k < count; ++k) {
     const std::uint32_t bits = from[k] == nullptr ? 0 : bits_at(from[k], first, words);
-    const std::uint8_t off = from[k] == nullptr || zero_one ? 1 : 0;
-    for (int lane = 0; lane < GRAD_LANES; ++lane) right_element(to, k, lane) = (bits >> lane & 1) != 0 ? 2 : off;
+    const std::int8_t off = from[k] == nullptr || zero_one ? 0 : -1;
+    for (int lane = 0; lane < GRAD_LANES; ++lane) right_element(to, k, lane) = (bits >> lane & 1) != 0 ? 1 : off;
   }
 }
 
 void pack_byte_signs(const float* proxies, std::size_t row, int outs, int lanes, int taps, void* to,
                      std::size_t tap_stride, int depth) {
   for (int tap = 0; tap < taps; ++tap) {
-    std::uint8_t* panel = static_cast<std::uint8_t*>(to) + tap * tap_stride;
-    std::fill(panel, panel + depth * GRAD_LANES, std::uint8_t{1});
+    std::int8_t* panel = static_cast<std::int8_t*>(to) + tap * tap_stride;
+    std::fill(panel, panel + depth * GRAD_LANES, std::int8_t{0});
     for (int o = 0; o < outs; ++o) {
-      for (int c = 0; c < lanes; ++c) right_element(panel, o, c) = proxies[o * row + c * taps + tap] > 0 ? 2 : 0;
+      for (int c = 0; c < lanes; ++c) right_element(panel, o, c) = proxies[o * row + c * taps + tap] > 0 ? 1 : -1;
     }
   }
 }
@@ -69,16 +67,17 @@ void product(const GradProduct& task) {
   for (int r = 0; r < task.rows; ++r) {
     std::int32_t sums[GRAD_LANES] = {};
     for (int s = 0; s < task.segments; ++s) {
-      const std::int8_t* left = static_cast<const std::int8_t*>(task.left) + (task.left_row[s] + r) * task.left_stride;
-      void* right = static_cast<std::uint8_t*>(const_cast<void*>(task.right)) + task.right_at[s];
+      const std::uint8_t* left =
+          static_cast<const std::uint8_t*>(task.left) + (task.left_row[s] + r) * task.left_stride;
+      void* right = static_cast<std::int8_t*>(const_cast<void*>(task.right)) + task.right_at[s];
       for (int k = 0; k < task.depth; ++k) {
-        for (int lane = 0; lane < task.lanes; ++lane) sums[lane] += left[k] * right_element(right, k, lane);
+        const int steps = left[k] - GRAD_ZERO;
+        for (int lane = 0; lane < task.lanes; ++lane) sums[lane] += steps * right_element(right, k, lane);
       }
     }
-    const std::int32_t extra = extra_of(task, r);
     float* out = task.out + static_cast<std::size_t>(r) * GRAD_LANES;
     for (int lane = 0; lane < task.lanes; ++lane) {
-      const float value = static_cast<float>(sums[lane] - extra) * task.steps[r];
+      const float value = static_cast<float>(sums[lane]) * task.steps[r];
       out[lane] = task.adds ? out[lane] + value : value;
     }
   }

@@ -8,8 +8,9 @@
 //
 // bf16 rounds to nearest, ties to even. Bytes count steps, -127 to 127 of them, of a size that each row of the left
 // operand has for itself, and are rounded up or down by a chance that makes them right on average; chance is the
-// value's own bits, well mixed, so equal gradients give equal bytes. The right operand holds code + 1 then, for the
-// instruction wants it unsigned, and a product takes the sum of the row off again; sums are whole numbers, and exact.
+// value's own bits, well mixed, so equal gradients give equal bytes. A left operand holds steps + GRAD_ZERO, for the
+// instruction wants it unsigned, and a product takes so many times the sum of the codes off again; sums are whole
+// numbers, and exact.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,9 @@ constexpr int GRAD_LANES = 32;
 constexpr int GRAD_TAPS = 128;  // of a kernel at most
 constexpr int GRAD_ROWS = 16;   // left and out need memory up to such a multiple of rows, whatever stands there
 
-// What bytes are rounded with: so many steps are the largest magnitude, a little less than 127.
+// What bytes are rounded with: so many steps are the largest magnitude, a little less than 127; and the byte of none.
 constexpr float GRAD_STEPS = 126.9F;
+constexpr int GRAD_ZERO = 128;
 
 // Rows of a left operand, and where they come to lie.
 struct GradRows {
@@ -30,7 +32,6 @@ struct GradRows {
   std::size_t stride;  // elements from one row to the next
   int depth;
   const float* rates;  // of bytes: [rows], steps in a unit
-  std::int32_t* sums;  // of bytes: [rows], gets the sum of each
 };
 
 // out[r][l] = (adds ? out[r][l] : 0) + sum over s < segments, k < depth of left[s][r][k] * right[s][k][l]
@@ -45,8 +46,7 @@ struct GradProduct {
   int lanes;   // 1 to 32; the other lanes of right are finite, and of out anything
   float* out;  // [rows][32], on a cache line
   bool adds;
-  const float* steps;             // of bytes: [rows], what a step is worth
-  const std::int32_t* left_sums;  // of bytes: the sum of each row of left
+  const float* steps;  // of bytes: [rows], what a step is worth
 };
 
 // Rows of products go where they belong: gx[c] = (adds ? gx[c] : 0) + (sums[c] where the bit is 1). Row x * ns + n is

@@ -48,7 +48,7 @@ inline void transpose(__m512i (&rows)[LANES]) {
 }
 
 // Columns of floats become rows of elements, 16 dwords x 16 channels at a time. Dwords::of makes one dword of each of
-// 16 channels, `c` and on, from the floats of Packed positions; Dwords::see is shown 16 of those.
+// 16 channels, `c` and on, from the floats of Packed positions.
 template <int Packed, typename Dwords>
 void pack_columns(const float* const* from, int count, int channels, const GradRows& to, const Dwords& dwords) {
   constexpr int block = Packed * LANES;
@@ -70,7 +70,6 @@ void pack_columns(const float* const* from, int count, int channels, const GradR
         }
         rows[j] = dwords.of(floats, c, lanes);
       }
-      dwords.see(rows, k == 0, c, lanes);
       transpose(rows);
       char* column = static_cast<char*>(to.at) + (c * to.stride + k) * 4 / Packed;
       for (int j = 0; j < std::min(LANES, channels - c); ++j) {

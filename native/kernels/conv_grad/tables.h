@@ -1,8 +1,7 @@
 // Products of bytes with codes by look-up: the contract of its kernels.
 //
-// Five gradients have 32 sums, one for each choice of some of them; a table is those sums, of 16 bits, and one look-up
-// with five bits of codes replaces five multiplications in each of 32 lanes. With S the sum of what the bits chose,
-// codes 0 and 1 make S, codes -1 and +1 make 2 S less the sum of all. Sums are whole numbers, exact as in products
+// Five gradients have 32 sums, one for each five codes; a table is those sums, of 16 bits, and one look-up with five
+// bits of codes replaces five multiplications in each of 32 lanes. Sums are whole numbers, exact as in products
 // (conv_grad.h), and give the same bits.
 //
 // A left operand is rows of bytes, [row][depth]; a table is of five neighbours of the depth, and the tables of several
@@ -23,8 +22,8 @@ struct TableRun {
   int length;
 };
 
-// totals[column][row][lane] += S, over all runs. Table k of a run is left + k * step, the next row's 64 bytes behind;
-// its indices are columns[column] + right + k * 64.
+// totals[column][row][lane] += what is looked up, over all runs. Table k of a run is left + k * step, the next row's 64
+// bytes behind; its indices are columns[column] + right + k * 64.
 struct TableSums {
   const char* tables;
   std::size_t step;
@@ -36,19 +35,21 @@ struct TableSums {
   std::size_t column_size;  // numbers from one column's totals to the next one's
 };
 
-// out[row][32] = (adds ? out : 0) + step * (times * total - extra)
+// out[row][32] = (adds ? out : 0) + step * (total - extra)
 struct TableFloats {
   const std::int32_t* totals;
-  int rows, times;
-  const std::int32_t* extra;  // [rows]
+  int rows;
+  const std::int32_t* extra;  // [rows], or null for none
   const float* steps;         // [rows]
   float* out;
   bool adds;
 };
 
 struct TableKernels {
-  // Tables of `length` x 5 numbers of each row. One byte more is read behind each row.
-  void (*build)(const void* left, std::size_t stride, int rows, int length, char* tables, std::size_t step);
+  // Tables of `length` x 5 numbers of each row, for codes of -1 and +1, or of 0 and 1. One byte more is read behind
+  // each row.
+  void (*build)(const void* left, std::size_t stride, int rows, int length, bool zero_one, char* tables,
+                std::size_t step);
   // Right operands, as GradKernels has them: bit j of lane c of vector k is the code of from[5 k + j]'s bit `first` +
   // c, 0 if that is null; count is a multiple of 5.
   void (*pack_codes)(const std::uint64_t* const* from, int count, int first, int words, void* to);

@@ -16,31 +16,40 @@ constexpr int most_rows(int columns) { return columns == 4 ? 6 : columns == 3 ? 
 
 constexpr int pieces(int total, int most) { return (total + most - 1) / most; }
 
-// Entry e of a table has number j where bit j of e is 1: 1 in its byte of the pair (j, j + 1), for all entries.
+// The codes that entries of a table multiply their numbers with, pair by pair of numbers, and what comes out where
+// there is nothing, GRAD_ZERO.
 struct Choices {
-  alignas(64) std::uint8_t of[2 * 32] = {};
-  constexpr explicit Choices(int j) {
-    for (int entry = 0; entry < 32; ++entry) {
-      of[2 * entry] = entry >> j & 1;
-      of[2 * entry + 1] = j + 1 < TABLE_TERMS ? entry >> (j + 1) & 1 : 0;
+  static constexpr int PAIRS = (TABLE_TERMS + 1) / 2;
+  alignas(64) std::int8_t of[PAIRS][2 * GRAD_LANES] = {};
+  alignas(64) std::int16_t extra[GRAD_LANES] = {};
+  constexpr explicit Choices(int off) {
+    for (int entry = 0; entry < GRAD_LANES; ++entry) {
+      for (int j = 0; j < TABLE_TERMS; ++j) {
+        const int code = (entry >> j & 1) != 0 ? 1 : off;
+        of[j / 2][2 * entry + j % 2] = static_cast<std::int8_t>(code);
+        extra[entry] = static_cast<std::int16_t>(extra[entry] + GRAD_ZERO * code);
+      }
     }
   }
 };
-constexpr Choices choices[] = {Choices(0), Choices(2), Choices(4)};
+constexpr Choices signs(-1), zeros_and_ones(0);
 
-inline __m512i sums_of(const char* numbers, int pair) {
-  short two;
-  __builtin_memcpy(&two, numbers + 2 * pair, sizeof two);
-  return _mm512_maddubs_epi16(_mm512_load_si512(choices[pair].of), _mm512_set1_epi16(two));
-}
-
-void build(const void* left, std::size_t stride, int rows, int length, char* tables, std::size_t step) {
+void build(const void* left, std::size_t stride, int rows, int length, bool zero_one, char* tables, std::size_t step) {
+  const Choices& choices = zero_one ? zeros_and_ones : signs;
+  const __m512i extra = _mm512_load_si512(choices.extra);
+  __m512i codes[Choices::PAIRS];
+  for (int pair = 0; pair < Choices::PAIRS; ++pair) codes[pair] = _mm512_load_si512(choices.of[pair]);
   for (int r = 0; r < rows; ++r) {
     const char* numbers = static_cast<const char*>(left) + r * stride;
     char* to = tables + r * TABLE_BYTES;
     for (int k = 0; k < length; ++k, numbers += TABLE_TERMS, to += step) {
-      const __m512i first = _mm512_add_epi16(sums_of(numbers, 0), sums_of(numbers, 1));
-      _mm512_store_si512(to, _mm512_add_epi16(first, sums_of(numbers, 2)));
+      const auto sums_of = [&](int pair) {
+        short two;
+        __builtin_memcpy(&two, numbers + 2 * pair, sizeof two);
+        return _mm512_maddubs_epi16(_mm512_set1_epi16(two), codes[pair]);
+      };
+      const __m512i first = _mm512_add_epi16(sums_of(0), sums_of(1)), last = _mm512_sub_epi16(sums_of(2), extra);
+      _mm512_store_si512(to, _mm512_add_epi16(first, last));
     }
   }
 }
@@ -167,11 +176,10 @@ void finish(const TableFloats& task) {
   for (int r = 0; r < task.rows; ++r, totals += GRAD_LANES, out += GRAD_LANES) {
     const __m512i even = _mm512_load_si512(totals), odd = _mm512_load_si512(totals + LANES);
     const __m512 step = _mm512_set1_ps(task.steps[r]);
+    const __m512i extra = _mm512_set1_epi32(task.extra == nullptr ? 0 : task.extra[r]);
     for (int half = 0; half < 2; ++half) {
       const __m512i sums = _mm512_permutex2var_epi32(even, half == 0 ? low : high, odd);
-      const __m512i times = _mm512_mullo_epi32(sums, _mm512_set1_epi32(task.times));
-      const __m512i whole = _mm512_sub_epi32(times, _mm512_set1_epi32(task.extra[r]));
-      const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(whole), step);
+      const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(sums, extra)), step);
       float* to = out + half * LANES;
       _mm512_store_ps(to, task.adds ? _mm512_add_ps(_mm512_load_ps(to), value) : value);
     }

@@ -116,29 +116,6 @@ void largest_channels(const PoolShape& s, const float* x, const NormForm& form, 
   }
 }
 
-template <int Lanes>
-void route_channels(const PoolShape& s, const float* grad, const std::uint8_t* taps, int row, int first, int last,
-                    float* grad_z) {
-  using Floats = typename Vectors<Lanes>::Floats;
-  using Ints = typename Vectors<Lanes>::Ints;
-  const Cover cover(s, row);
-  for (int oh = cover.first; oh <= cover.last; ++oh) {
-    const int i = row - rows_of(s, oh).start;
-    std::ptrdiff_t at = static_cast<std::ptrdiff_t>(oh) * s.ow * s.channels;
-    for (int ow = 0; ow < s.ow; ++ow, at += s.channels) {
-      const Range columns = columns_of(s, ow);
-      for (int c = first; c < last; c += Lanes) {
-        const Floats value = load<Floats>(grad + at + c);
-        const Ints from = __builtin_convertvector(load<typename Vectors<Lanes>::Bytes>(taps + at + c), Ints);
-        float* to = grad_z + offset(s, 0, columns.start + columns.first) + c;
-        for (int j = columns.first; j < columns.last; ++j, to += s.channels) {
-          store(to, load<Floats>(to) + (from == Ints{} + (i * s.kw + j) ? value : Floats{}));
-        }
-      }
-    }
-  }
-}
-
 void clear_row(const PoolShape& s, float* row) {
   __builtin_memset(row, 0, static_cast<std::size_t>(s.w) * static_cast<std::size_t>(s.channels) * sizeof(float));
 }
@@ -175,9 +152,23 @@ void largest(const PoolShape& s, const float* x, const NormForm& form, int row, 
   });
 }
 
-void route(const PoolShape& s, const float* grad, const std::uint8_t* taps, int row, float* grad_z) {
+// Plain loops: GCC 12 takes bytes into wider vectors one by one.
+void route(const PoolShape& s, const float* __restrict grad, const std::uint8_t* __restrict taps, int row,
+           float* __restrict grad_z) {
   clear_row(s, grad_z);
-  in_vectors<LANES>(s.channels, [&](auto lanes, int first, int last) {
-    route_channels<decltype(lanes)::count>(s, grad, taps, row, first, last, grad_z);
-  });
+  const Cover cover(s, row);
+  for (int oh = cover.first; oh <= cover.last; ++oh) {
+    const int i = row - rows_of(s, oh).start;
+    std::ptrdiff_t at = static_cast<std::ptrdiff_t>(oh) * s.ow * s.channels;
+    for (int ow = 0; ow < s.ow; ++ow, at += s.channels) {
+      const Range columns = columns_of(s, ow);
+      const float* __restrict value = grad + at;
+      const std::uint8_t* __restrict from = taps + at;
+      float* __restrict to = grad_z + offset(s, 0, columns.start + columns.first);
+      for (int j = columns.first; j < columns.last; ++j, to += s.channels) {
+        const int tap = i * s.kw + j;
+        for (int c = 0; c < s.channels; ++c) to[c] += from[c] == tap ? value[c] : 0.0F;
+      }
+    }
+  }
 }

@@ -21,7 +21,7 @@ from ftbnn.nn.layer import layers
 from ftbnn.nn.native import require
 from ftbnn.nn.native.block import listening
 
-_NATIVE = ("norm", "_Average", "_Repeat", "_Convolution")  # operators of ours that are no blocks
+_NATIVE = ("stem", "norm", "_Average", "_Repeat")  # operators of ours that are no blocks
 ROOF_S = 0.02  # clocks need milliseconds to rise
 
 

@@ -17,7 +17,7 @@ try:
 except ImportError:
     _native = None  # type: ignore[assignment]
 
-ARRAY_AUGMENTS = ("none", "crop", "crop-flip")
+ARRAY_AUGMENTS = ("none", "crop", "crop-flip", "crop-alternate")
 
 
 class Views(NamedTuple):
@@ -38,7 +38,8 @@ def plain_views(count: int) -> Views:
 def draw_views(name: str, shape: Sequence[int], generator: torch.Generator) -> Views:
     """Random views of (N, C, H, W) images: a crop after padding by an eighth of the side, maybe mirrored.
 
-    At 32 pixels that is the usual padding of 4.
+    At 32 pixels that is the usual padding of 4. Which views of crop-alternate are mirrored is not drawn here but a
+    matter of the epoch.
     """
     if name not in ARRAY_AUGMENTS:
         raise unknown("augmentation", name, ARRAY_AUGMENTS)

@@ -6,8 +6,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from ftbnn.errors import unknown
+from ftbnn.nn import native
 from ftbnn.nn.method import Act, activation
-from ftbnn.nn.native import convolve, normalise
 from ftbnn.nn.rounded import RoundedConv2d
 
 StemName = Literal["imagenet", "small"]
@@ -60,8 +60,8 @@ class PlainStem(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if isinstance(self.act, nn.Identity):
-            return normalise(convolve(x, self.conv), self.norm, self.pool)
-        out: Tensor = self.pool(normalise(convolve(x, self.conv), self.norm, self.act))
+            return native.stem(x, self.conv, self.norm, self.pool)
+        out: Tensor = self.pool(native.stem(x, self.conv, self.norm, self.act))
         return out
 
 
@@ -84,4 +84,4 @@ class PurifiedStem(nn.Module):
         self.act = activation(act, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        return normalise(convolve(x, self.conv), self.norm, self.act)
+        return native.stem(x, self.conv, self.norm, self.act)

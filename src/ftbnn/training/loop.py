@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from ftbnn.data.batches import Batch, Batches
+from ftbnn.data.batches import Batch, Batches, first_images
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.source import Spec
 from ftbnn.errors import Stopped, UserError, first_line
@@ -30,7 +30,9 @@ from ftbnn.training.recipe import Recipe
 from ftbnn.training.record import Flips, Recorder
 from ftbnn.training.run import RunDir, apply_modes
 from ftbnn.training.scores import BEST, BEST_ON_TEST, LAST, Sums, evaluate, hits
+from ftbnn.training.settle import settle
 from ftbnn.training.signals import StopSignals
+from ftbnn.training.sizes import check, resized
 from ftbnn.training.task import Task
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -111,6 +113,8 @@ class Loop:
             scores = self.world.share(self.run_dir.scores() if self.world.is_first else None)
             if self._is_done() and scores.get("epochs") == self.at.epoch:
                 return dict(scores)
+        if self.recipe.first_size < 1:
+            check(self.network, self.recipe, self._on_device(next(first_images(self.splits.train.epoch(0)))))
         self.recorder = None
         if self.world.is_first:
             self.recorder = Recorder(self.run_dir.path, after_step=self._global_step(), epochs=self.at.epoch)
@@ -187,7 +191,8 @@ class Loop:
                 group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         total = top1 = top5 = 0.0
-        for images, labels, is_last in self._micro_batches(batch):
+        for whole, labels, is_last in self._micro_batches(batch):
+            images = resized(whole, self.recipe, self.at.epoch)
             with nullcontext() if is_last or self.parallel is None else self.parallel.no_sync():
                 with self._autocast():
                     loss, logits = self._loss(images, labels)
@@ -277,6 +282,10 @@ class Loop:
 
     def _finish_epoch(self, seconds: float, pace: float) -> None:
         release_memory()
+        if self.recipe.norm_images and self.at.epoch + 1 == self.recipe.epochs:
+            unseen = self.splits.train.epoch(self.recipe.epochs)  # in an order that no epoch had
+            images = first_images(unseen, -(-self.recipe.norm_images // self.world.size))
+            settle(self.network, (self._on_device(some) for some in images))
         self.world.share_buffers(self.network)
         scores = {} if self.splits.val is None else self._evaluate(self.splits.val, "val_")
         self._check_weights()

@@ -13,7 +13,7 @@ from ftbnn.errors import UserError, refusing, unknown
 OptimizerName = Literal["adam", "adamw", "sgd", "bop"]
 Schedule = Literal["multi-step", "cosine", "linear", "exponential", "constant"]
 Precision = Literal["fp32", "bf16", "fp16"]
-Augment = Literal["auto", "none", "crop", "crop-flip", "imagenet"]
+Augment = Literal["auto", "none", "crop", "crop-flip", "crop-alternate", "imagenet"]
 Activations = Literal["model", "sign", "tanh", "identity"]
 Weights = Literal["model", "binary", "real"]
 Backend = Literal["auto", "native", "native8", "torch"]
@@ -37,6 +37,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "max_loss": (1e-6, 1e30),
     "validation": (0, 0.9),
     "patience": (0, 1e6),
+    "first_size": (0.1, 1),
+    "norm_images": (0, 1e9),
 }
 # What people call a setting elsewhere.
 ALSO_CALLED = {
@@ -81,6 +83,7 @@ class Recipe:
     weight_decay: float = 1e-4  # on real convolutions and the classifier; 0 on BatchNorm, slopes and binary weights
     label_smoothing: float = 0.0
     augment: Augment = "auto"  # auto: what the data set says
+    first_size: float = 1.0  # side of the first epochs' images, as a share; whole from two thirds of the epochs on
     activations: Activations = "model"  # model: as the network was built
     weights: Weights = "model"
     ce: float = 1.0  # weights of the losses: labels,
@@ -92,6 +95,7 @@ class Recipe:
     backend: Backend = "auto"  # of the binary blocks; auto: native on a CPU that has the kernels, else torch
     validation: float = 0.1  # share of the training images held out to choose the best epoch, where data bring no split
     patience: int = 0  # epochs without a better one after which training stops; 0: never
+    norm_images: int = 0  # training images of which BatchNorms take their statistics anew after the last epoch
     accumulate: int = 1  # micro-batches per step; batch_size counts the whole step
     clip_norm: float = 0.0  # 0: no clipping
     max_loss: float = 1000.0  # a larger loss counts as exploded

@@ -210,3 +210,23 @@ def test_what_goes_wrong_in_the_thread_is_raised_where_batches_are_used():
 def test_wrong_augmentations_are_refused(split, name, message):
     with pytest.raises(UserError, match=message):
         Batches(split, SPEC, batch_size=8, shuffle=True, augmentation=name)
+
+
+def test_two_epochs_show_every_image_both_ways():
+    images = torch.zeros(37, 1, 8, 8, dtype=torch.uint8)
+    images[..., 3:5, 1] = 255  # left of the middle, wherever it is cut
+    split = ArraySplit(images, torch.arange(37))
+
+    def leftward(epoch, start=0):
+        batches = Batches(split, SPEC, batch_size=8, shuffle=True, augmentation="crop-alternate")
+        halves = {}
+        for batch in batches.epoch(epoch, start):
+            marks = batch.images > 0
+            halves |= dict(zip(batch.labels.tolist(), marks[..., :4].flatten(1).any(1).tolist(), strict=True))
+        return halves
+
+    first, second, third = (leftward(epoch) for epoch in range(3))
+    assert 8 < sum(first.values()) < 29
+    assert all(first[image] != second[image] and first[image] == third[image] for image in first)
+    resumed = leftward(1, start=2)
+    assert all(second[image] == way for image, way in resumed.items())

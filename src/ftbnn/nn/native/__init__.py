@@ -1,10 +1,10 @@
 """The native core as operators that PyTorch knows. The only Python that hands addresses to it."""
 
 from ftbnn.nn.native.block import Block
-from ftbnn.nn.native.convolve import convolve
 from ftbnn.nn.native.core import release_memory, require
 from ftbnn.nn.native.norm import normalise
 from ftbnn.nn.native.pool import average
 from ftbnn.nn.native.repeat import repeat
+from ftbnn.nn.native.stem import stem
 
-__all__ = ["Block", "average", "convolve", "normalise", "release_memory", "repeat", "require"]
+__all__ = ["Block", "average", "normalise", "release_memory", "repeat", "require", "stem"]

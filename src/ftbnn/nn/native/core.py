@@ -75,6 +75,11 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
+def has_channels_last(x: Tensor) -> bool:
+    """Whether this is dense with its channels last, and in no other order."""
+    return not x.is_contiguous() and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+
+
 def arrays(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[int, int]]:
     """(address, number of elements) by name, for the core to check and use."""
     return {name: (t.data_ptr(), t.numel()) for name, t in tensors.items() if t is not None}

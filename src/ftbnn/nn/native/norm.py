@@ -2,11 +2,12 @@
 
     z = gamma * (x - mean) / sqrt(var + eps) + beta + shortcut,    out = slope * z, or the largest z of every window
 
-It keeps its input and the shortcut for backward, and of a pool one byte per output; never the normalised map.
+It keeps its input and the shortcut for backward, and of a pool the outputs and a byte for each, never the normalised
+map.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,22 +24,24 @@ MOST_TAPS = 256  # the place of a maximum is kept in 8 bits
 
 
 class Settings(NamedTuple):
-    """`pool` is kernel, stride and padding of a max-pool, each of height and width, and the size it gives; or empty."""
+    """`pool` is kernel, stride and padding of a max-pool, each of height and width, and the size it gives; or empty.
+    `conv` is stride and padding of the convolution before the norm, where the operator has one."""
 
     pool: tuple[int, ...]
     batch_stats: bool
     eps: float
     momentum: float
+    conv: tuple[int, ...] = ()
 
 
-class _NormOperation(Operation):
+class NormOperation(Operation):
     name = "norm"
     settings = Settings
-    required = ("x",)
-    optional = ("shortcut", "gamma", "beta", "left", "right", "running_mean", "running_var")
-    learned = ("x", "shortcut", "gamma", "beta", "left", "right")
-    results = ("out", "new_mean", "new_var", "saved", "taps")
-    kept = ("x", "shortcut", "gamma", "beta", "left", "right", "saved", "taps")
+    required: ClassVar[tuple[str, ...]] = ("x",)
+    optional: ClassVar[tuple[str, ...]] = ("shortcut", "gamma", "beta", "left", "right", "running_mean", "running_var")
+    learned: ClassVar[tuple[str, ...]] = ("x", "shortcut", "gamma", "beta", "left", "right")
+    results: ClassVar[tuple[str, ...]] = ("out", "new_mean", "new_var", "saved", "taps")
+    kept: ClassVar[tuple[str, ...]] = ("x", "shortcut", "gamma", "beta", "left", "right", "saved", "taps", "out")
 
     def rooms(self, given: Tensors, settings: Settings) -> dict[str, Room]:
         n, channels, h, w = given["x"].shape
@@ -50,7 +53,7 @@ class _NormOperation(Operation):
 
     def keep(self, given: Tensors, settings: Settings) -> set[str]:
         is_linear = given["left"] is None and given["right"] is None
-        return set(self.kept) - ({"shortcut"} if is_linear else set()) - (set() if settings.pool else {"taps"})
+        return set(self.kept) - ({"shortcut"} if is_linear else set()) - (set() if settings.pool else {"taps", "out"})
 
     def gradient_rooms(self, given: Tensors, settings: Settings, wanted: set[str]) -> dict[str, Room]:  # noqa: ARG002
         maps, numbers = map_room(*given["x"].shape), Room((given["x"].shape[1],))
@@ -60,8 +63,8 @@ class _NormOperation(Operation):
     def native(self, given: Tensors, settings: Settings) -> Any:
         n, channels, h, w = given["x"].shape
         pool = Window(*settings.pool).told(h, w, channels) if settings.pool else None
-        told = {name: value for name, value in settings._asdict().items() if name != "pool"}
-        return core.training.Norm(n=n, h=h, w=w, channels=channels, pool=pool, **told)
+        how: dict[str, Any] = {name: getattr(settings, name) for name in ("batch_stats", "eps", "momentum")}
+        return core.training.Norm(n=n, h=h, w=w, channels=channels, pool=pool, **how)
 
     def plain(self, given: Tensors, settings: Settings) -> Tensors:
         x = given["x"]
@@ -95,6 +98,11 @@ class _NormOperation(Operation):
         return largest, place.permute(0, 2, 3, 1).to(torch.uint8).contiguous()
 
     def plain_backward(self, given: Tensors, settings: Settings, wanted: set[str]) -> Tensors:
+        found, made = self.plain_gradients(given, settings), self.gradient_rooms(given, settings, wanted)
+        return {name: gradient for name, gradient in found.items() if name in made}
+
+    def plain_gradients(self, given: Tensors, settings: Settings) -> Tensors:
+        """All there are."""
         x, grad = given["x"], given["grad"]
         mean, scale, _, rate = (row.view(1, -1, 1, 1) for row in given["saved"])
         if settings.pool:
@@ -106,9 +114,7 @@ class _NormOperation(Operation):
         if settings.batch_stats:
             sums = found["beta"].view(1, -1, 1, 1) + rate * centered * found["gamma"].view(1, -1, 1, 1)
             dx = dx - scale * sums / (x.numel() / x.shape[1])
-        found |= {"x": dx, "shortcut": dz}
-        made = self.gradient_rooms(given, settings, wanted)
-        return {name: gradient for name, gradient in found.items() if name in made}
+        return found | {"x": dx, "shortcut": dz}
 
     def _route(self, grad: Tensor, taps: Tensor, settings: Settings, shape: torch.Size) -> Tensor:
         """A pool's gradient goes where its maximum came from."""
@@ -121,21 +127,45 @@ class _NormOperation(Operation):
         return padded[:, :, top : top + h, left : left + w]
 
 
-NORM = _NormOperation()
+NORM = NormOperation()
+
+
+class Fusion(NamedTuple):
+    """How a norm and what follows it are one operator: slopes or a max-pool, and what is left to be called behind."""
+
+    slopes: Slopes | None
+    pool: Window | None
+    behind: nn.Module | None
 
 
 def normalise(x: Tensor, norm: nn.Module, then: nn.Module | None, *, shortcut: Tensor | None = None) -> Tensor:
     """then(norm(x) + shortcut), natively where that can be."""
-    if is_in_use() and is_map(x) and type(norm) is nn.BatchNorm2d and norm.num_features == x.shape[1]:
-        slopes = slopes_of(then, norm.num_features)
-        pool = _pool_of(x, then) if shortcut is None else None
-        if _can_fuse(norm, then, shortcut, x) and (pool is not None or _are_two(slopes)):
-            return _run(x, norm, slopes if pool is None else None, pool, shortcut)
-        if then is not None and not is_watched(then) and _can_fuse(norm, None, shortcut, x):
-            behind: Tensor = then(_run(x, norm, None, None, shortcut))
-            return behind
+    if is_in_use() and is_map(x) and (shortcut is None or (is_map(shortcut) and shortcut.shape == x.shape)):
+        fusion = fusion_of(norm, then, tuple(x.shape), has_shortcut=shortcut is not None)
+        if fusion is not None:
+            assert isinstance(norm, nn.BatchNorm2d)
+            return run_fused(NORM, {"x": x, "shortcut": shortcut}, norm, fusion, x.numel() // x.shape[1])
     out: Tensor = norm(x) if shortcut is None else norm(x) + shortcut
     return out if then is None else then(out)
+
+
+def fusion_of(norm: nn.Module, then: nn.Module | None, shape: tuple[int, ...], *, has_shortcut: bool) -> Fusion | None:
+    """Of a map of this shape; None if the norm is not the core's to compute."""
+    if type(norm) is not nn.BatchNorm2d or norm.num_features != shape[1] or not _is_ours(norm):
+        return None
+    if not (is_dense(norm.running_mean) and is_dense(norm.running_var)) or (then is not None and is_watched(then)):
+        return None
+    if then is None or _is_ours(then):
+        slopes = slopes_of(then, norm.num_features)
+        if _are_two(slopes):
+            return Fusion(slopes, None, None)
+        if not has_shortcut and (pool := _pool_of(then, shape)) is not None:
+            return Fusion(None, pool, None)
+    return Fusion(None, None, then)
+
+
+def _is_ours(layer: nn.Module) -> bool:
+    return not is_watched(layer) and all(is_plain(tensor) for tensor in layer.parameters())
 
 
 def _are_two(slopes: Slopes | None) -> bool:
@@ -144,36 +174,32 @@ def _are_two(slopes: Slopes | None) -> bool:
     return math.isinf(slopes.limit)
 
 
-def _can_fuse(norm: nn.BatchNorm2d, then: nn.Module | None, shortcut: Tensor | None, x: Tensor) -> bool:
-    layers = (norm,) if then is None else (norm, then)
-    return (
-        (shortcut is None or (is_map(shortcut) and shortcut.shape == x.shape))
-        and all(is_plain(tensor) for layer in layers for tensor in layer.parameters())
-        and is_dense(norm.running_mean)
-        and is_dense(norm.running_var)
-        and not any(is_watched(layer) for layer in layers)
-    )
-
-
-def _pool_of(x: Tensor, pool: nn.Module | None) -> Window | None:
+def _pool_of(pool: nn.Module | None, shape: tuple[int, ...]) -> Window | None:
     if type(pool) is not nn.MaxPool2d or pool.return_indices or pool.dilation not in (1, (1, 1)):
         return None
-    window = window_of(x, pool)
+    window = window_of(shape, pool)
     return None if window is None or window.kernel[0] * window.kernel[1] > MOST_TAPS else window
 
 
-def _run(
-    x: Tensor, norm: nn.BatchNorm2d, slopes: Slopes | None, pool: Window | None, shortcut: Tensor | None
+def run_fused(
+    operation: Operation,
+    given: Tensors,
+    norm: nn.BatchNorm2d,
+    fusion: Fusion,
+    positions: int,
+    *,
+    conv: tuple[int, ...] = (),
 ) -> Tensor:
-    batch_stats, running, eps, momentum = statistics(norm, x.numel() // x.shape[1])
-    given: Tensors = {"x": x, "shortcut": shortcut, "gamma": norm.weight, "beta": norm.bias}
-    if slopes is not None:
-        given |= {"left": slopes.left, "right": slopes.right}
+    """The operation on what is given, the norm's parameters and the slopes."""
+    batch_stats, running, eps, momentum = statistics(norm, positions)
+    given = {**given, "gamma": norm.weight, "beta": norm.bias}
+    if fusion.slopes is not None:
+        given |= {"left": fusion.slopes.left, "right": fusion.slopes.right}
     if running is not None:
         given |= {"running_mean": running[0], "running_var": running[1]}
-    made = NORM.run(given, Settings(pool or (), batch_stats, eps, momentum))
+    made = operation.run(given, Settings(fusion.pool or (), batch_stats, eps, momentum, conv))
     if running is not None and batch_stats:
         running[0].copy_(made["new_mean"])
         running[1].copy_(made["new_var"])
     out: Tensor = made["out"]
-    return out
+    return out if fusion.behind is None else fusion.behind(out)

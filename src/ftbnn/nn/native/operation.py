@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ftbnn.nn import operators
-from ftbnn.nn.native.core import arrays, channels_last, core, empty, share_threads
+from ftbnn.nn.native.core import arrays, channels_last, core, empty, has_channels_last, share_threads
 
 Tensors = dict[str, Any]  # by name; None for one that is absent
 
@@ -54,6 +54,8 @@ class Operation(ABC):
     results: ClassVar[tuple[str, ...]]
     kept: ClassVar[tuple[str, ...]]
     settings: ClassVar[Any]  # a NamedTuple
+    maps: ClassVar[tuple[str, ...]] = ("x", "shortcut", "out", "grad")  # of those given, which have their channels last
+    either: ClassVar[tuple[str, ...]] = ()  # and which may have them last or not
 
     @abstractmethod
     def rooms(self, given: Tensors, settings: Any) -> dict[str, Room]:
@@ -122,7 +124,7 @@ class Operation(ABC):
 
     def _native(self, *args: Any) -> tuple[Tensor, ...]:
         given, settings = self.forward_arguments(args)
-        given = _dense(given)
+        given = self._dense(given)
         rooms = self.rooms(given, settings)
         made = {name: rooms[name].natively() for name in self.results}
         self._call("forward", given, made, settings)
@@ -148,26 +150,23 @@ class Operation(ABC):
     def _native_gradients(self, *args: Any) -> Tensors:
         given, settings, wanted = self.backward_arguments(args)
         made = {name: room.natively() for name, room in self.gradient_rooms(given, settings, wanted).items()}
-        self._call("backward", _dense(given), {f"{name}_grad": tensor for name, tensor in made.items()}, settings)
+        self._call("backward", self._dense(given), {f"{name}_grad": tensor for name, tensor in made.items()}, settings)
         return made
+
+    def _dense(self, given: Tensors) -> Tensors:
+        """Maps with their channels last, everything else as it is counted."""
+        dense = dict(given)
+        for name, tensor in given.items():
+            if tensor is None or (name in self.either and has_channels_last(tensor)):
+                continue
+            dense[name] = channels_last(tensor) if name in self.maps and tensor.dim() == 4 else tensor.contiguous()
+        return dense
 
     def _call(self, way: str, given: Tensors, made: Tensors, settings: Any) -> None:
         share_threads()
         used = given | {name: tensor for name, tensor in made.items() if tensor.numel()}
         seconds = getattr(self.native(given, settings), way)(torch.get_num_threads(), arrays(used))
         self.heard(way, used, seconds)
-
-
-def _dense(given: Tensors) -> Tensors:
-    """Maps with their channels last, everything else as it is counted."""
-    return {
-        name: tensor
-        if tensor is None
-        else channels_last(tensor)
-        if name in ("x", "shortcut", "grad") and tensor.dim() == 4
-        else tensor.contiguous()
-        for name, tensor in given.items()
-    }
 
 
 def _function(operation: Operation) -> type[torch.autograd.Function]:

@@ -51,11 +51,11 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else tuple(value)
 
 
-def window_of(x: Tensor, pool: nn.AvgPool2d | nn.MaxPool2d) -> Window | None:
-    """The window of this pooling of x, as PyTorch has it; None for one that PyTorch refuses."""
+def window_of(shape: tuple[int, ...], pool: nn.AvgPool2d | nn.MaxPool2d) -> Window | None:
+    """The window of this pooling of a map, as PyTorch has it; None for one that PyTorch refuses."""
     kernel, stride, padding = _pair(pool.kernel_size), _pair(pool.stride), _pair(pool.padding)
     outputs = []
-    for size, k, s, p in zip(x.shape[2:], kernel, stride, padding, strict=True):
+    for size, k, s, p in zip(shape[2:], kernel, stride, padding, strict=True):
         if k < 1 or s < 1 or not 0 <= 2 * p <= k or size + 2 * p < k:
             return None
         out = (size + 2 * p - k + (s - 1 if pool.ceil_mode else 0)) // s + 1
@@ -68,7 +68,7 @@ def window_of(x: Tensor, pool: nn.AvgPool2d | nn.MaxPool2d) -> Window | None:
 def average(x: Tensor, pool: nn.Module) -> Tensor:
     """pool(x), natively where that can be."""
     if type(pool) is nn.AvgPool2d and _can_run(x) and not pool.divisor_override and not is_watched(pool):
-        window = window_of(x, pool)
+        window = window_of(tuple(x.shape), pool)
         if window is not None:
             share_threads()
             out: Tensor = _Average.apply(x, window, pool.count_include_pad)  # type: ignore[no-untyped-call]

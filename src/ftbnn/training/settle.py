@@ -1,0 +1,27 @@
+"""BatchNorm statistics of the weights as they are: running ones trail behind by some hundred steps."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def settle(network: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Every BatchNorm in training mode takes its statistics anew, as the mean over these batches of images."""
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm) and module.training]
+    momenta, in_training = [norm.momentum for norm in norms], [m for m in network.modules() if m.training]
+    network.eval()
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean of all batches
+        norm.train()
+    try:
+        with torch.no_grad():
+            for images in batches:
+                network(images)
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        for module in in_training:
+            module.training = True
