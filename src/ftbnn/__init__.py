@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from ftbnn.runtime import Model, load
     from ftbnn.training import Options, Recipe, load_run
     from ftbnn.training.fit import fit
-    from ftbnn.workflows.deploy import evaluate, export, export_c
+    from ftbnn.workflows.deploy import evaluate, export
     from ftbnn.workflows.networks import build
+    from ftbnn.workflows.plain_c import export_c
 
 _HOMES = {
     "Model": "runtime",
@@ -33,7 +34,7 @@ _HOMES = {
     "count": "budget",
     "evaluate": "workflows.deploy",
     "export": "workflows.deploy",
-    "export_c": "workflows.deploy",
+    "export_c": "workflows.plain_c",
     "fit": "training",
     "load": "runtime",
     "load_run": "training",

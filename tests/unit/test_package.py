@@ -109,3 +109,22 @@ def test_without_torch_a_name_says_what_to_install():
     told = subprocess.run([sys.executable, "-c", NAMES], check=True, capture_output=True, text=True).stdout.splitlines()
     install = "needs PyTorch, which the light install leaves out: pip install 'ftbnn[train]'"
     assert told == [f"ftbnn.{name} {install}" for name in ("nn", "fit", "data")]
+
+
+PLAIN_C = """
+import sys
+sys.modules["torch"] = None
+import ftbnn
+print(len(ftbnn.export_c("zoo:digits", sys.argv[1]).files))
+try:
+    ftbnn.export_c("runs/none", sys.argv[1])
+except ftbnn.UserError as error:
+    print(error)
+"""
+
+
+def test_a_file_becomes_c_without_torch(tmp_path):
+    run = subprocess.run([sys.executable, "-c", PLAIN_C, str(tmp_path)], check=True, capture_output=True, text=True)
+    files, told = run.stdout.splitlines()
+    assert int(files) == len(list(tmp_path.rglob("*.*")))
+    assert told.startswith("ftbnn.export_c of a run or a network needs PyTorch")

@@ -93,14 +93,9 @@ def _default_name(given: Path, file: Path | None, ending: str) -> Path:
 def _write_c(args: argparse.Namespace, file: Path | None) -> None:
     if args.out is None:
         raise UserError("say with -o into which folder to write the C files")
-    if file is None:
-        from ftbnn.workflows.deploy import export_c
+    from ftbnn.workflows.plain_c import export_c
 
-        made = export_c(args.checkpoint, args.out, name=args.name)
-    else:
-        from ftbnn.exchange.c_export import export_c as write_c
-
-        made = write_c(file, args.out, args.name)
+    made = export_c(args.checkpoint if file is None else file, args.out, name=args.name)
     if args.json:
         print_json(made.to_json())
         return

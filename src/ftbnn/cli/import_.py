@@ -24,7 +24,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ftbnn.exchange.qonnx_import import import_qonnx
+    from ftbnn.exchange.qonnx_import import import_network
 
     out = args.out or args.network.with_suffix(".ftbnn").name
     out = Path(out)
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"{out} is a directory; -o takes a file")
     if out.suffix != ".ftbnn":
         out = out.with_name(f"{out.name}.ftbnn")
-    made = import_qonnx(
+    made = import_network(
         args.network,
         out,
         name=args.name,

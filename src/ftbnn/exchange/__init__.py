@@ -4,6 +4,10 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
+    if name == "import_network":
+        from ftbnn.exchange.qonnx_import import import_network
+
+        return import_network
     if name == "from_brevitas":  # imports PyTorch
         from ftbnn.exchange.brevitas import from_brevitas
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError, first_line
-from ftbnn.exchange.qonnx_import import Imported, import_qonnx
+from ftbnn.exchange.qonnx_import import Imported, import_network
 
 
 def from_brevitas(module: nn.Module, example_input: Tensor, path: str | Path, **settings: Any) -> Imported:
     """Writes a module of Brevitas layers, in evaluation mode, for images like `example_input`; `settings` are those of
-    `import_qonnx` (mean, std, class_names, ...). Raises UserError for what a .ftbnn file cannot hold."""
-    return import_qonnx(qonnx_of(module, example_input), path, **settings)
+    `import_network` (mean, std, class_names, ...). Raises UserError for what a .ftbnn file cannot hold."""
+    return import_network(qonnx_of(module, example_input), path, **settings)
 
 
 def qonnx_of(module: nn.Module, example_input: Tensor) -> bytes:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ftbnn.exchange.qonnx_feature import NO_PADS, Feature
+from ftbnn.exchange.qonnx_feature import Feature
 from ftbnn.exchange.qonnx_functions import apply
-from ftbnn.exchange.qonnx_lower import Lowered
+from ftbnn.exchange.qonnx_lower import Lowered, needed
 from ftbnn.exchange.qonnx_model import OnnxModel
 from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
 from ftbnn.exchange.qonnx_reference import evaluate, norm_factors, norm_sides
@@ -49,6 +49,7 @@ def check(
 ) -> Agreement:
     """Raises ImportRefused at the first tensor that the file does not hold."""
     batch = model.shape[0] or 1
+    model = replace(model, nodes=tuple(needed(model.nodes, lowered.output)))
     rows = max(len(samples) // batch * batch, batch)
     samples = np.resize(samples, (rows, *samples.shape[1:]))
     tensors = _tensors(lowered, info, to_images(samples))
@@ -90,7 +91,7 @@ def _tensors(lowered: Lowered, info: InputInfo, images: Array) -> dict[str, list
     for name, features in lowered.tensors.items():
         for feature in features:
             value = feature.value
-            if feature.pads != NO_PADS or (value not in writer and value is not graph.input):
+            if feature.is_open or (value not in writer and value is not graph.input):
                 continue
             if value not in known:
                 head = Graph(graph.input, value, tuple(in_order(value, writer)))
@@ -158,8 +159,8 @@ def _require(node: Node, found: Array, expected: Array, bound: Array | float) ->
 # How far two engines may be apart, given how far the inputs are: None where they cannot be.
 Errors = Sequence[Array | None]
 PASSING = frozenset(
-    "Cast Concat Dropout Flatten Gather GlobalMaxPool Identity MaxPool Pad Reshape Slice Split Squeeze Transpose "
-    "Unsqueeze".split()
+    "Cast Concat Dropout Flatten Gather GlobalMaxPool Identity Im2Col MaxPool Pad Reshape Slice Split Squeeze "
+    "Transpose Unsqueeze".split()
 )
 AVERAGES = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 PRODUCTS = ("Conv", "Gemm", "MatMul")
@@ -173,7 +174,7 @@ def _bounds(node: Node, inputs: Errors, errors: Errors, made: list[Array], *, is
         return None if all(error is None for error in errors) else _passed(node, inputs, errors)
     (y,) = made
     assert x is not None
-    size = np.abs(y)
+    size = np.abs(y.astype(np.float64))  # of -128 in eight bits there is none
     if node.op in PRODUCTS:
         return [_product(node, inputs, errors, is_whole) + 2 * EPS * size]
     if node.op in AVERAGES:
@@ -187,8 +188,8 @@ def _passed(node: Node, inputs: Errors, errors: Errors) -> list[Array]:
     """Where elements only move, or the largest is taken, so do the errors; what is padded has none."""
     data = range(len(inputs)) if node.op == "Concat" else (0,)
     given = [_or_zero(x, e) if k in data else x for k, (x, e) in enumerate(zip(inputs, errors, strict=True))]
+    node = replace(node, attributes=node.attributes | {"value": 0.0, "pad_value": 0})
     if node.op == "Pad":
-        node = replace(node, attributes=node.attributes | {"value": 0.0})
         given = [None if k == 2 else it for k, it in enumerate(given)]
     return evaluate(node, given)
 
@@ -219,7 +220,7 @@ def _product(node: Node, inputs: Errors, errors: Errors, is_whole: bool) -> Arra
 def _elementwise(node: Node, inputs: Errors, errors: Errors, y: Array) -> Array:
     given = [np.abs(np.asarray(it, np.float64)) for it in inputs if it is not None]
     moved = [_or_zero(x, e) for x, e in zip(inputs, errors, strict=True) if x is not None]
-    rounding = STEPS * EPS * np.abs(y).astype(np.float64)
+    rounding = STEPS * EPS * np.abs(y.astype(np.float64))
     if node.op in ("Add", "Sub"):
         return np.asarray(rounding + sum(moved) + STEPS * EPS * sum(given))
     if node.op in ("Div", "Mul"):

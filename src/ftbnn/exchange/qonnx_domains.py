@@ -3,7 +3,7 @@
 A domain that is not known is refused: an operator of the same name may be another one there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
 
-GENERAL = ("", "ai.onnx", "qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
+GENERAL = ("", "ai.onnx", "qonnx.custom_op.general", "finn.custom_op.general", "finn", "onnx.brevitas")
+HARDWARE = "finn.custom_op.fpgadataflow"
 CHANNELS_LAST = ("qonnx.custom_op.channels_last", "finn.custom_op.channels_last")
 
 
@@ -22,6 +23,8 @@ def standard(nodes: Sequence[Node], constants: dict[str, Array]) -> list[Node]:
         writer = _Writer(node, constants)
         if node.domain in CHANNELS_LAST:
             _channels_last(writer)
+        elif node.domain.startswith(HARDWARE):
+            raise ImportRefused(node, "it is a layer of FINN's hardware; import the network from before that step")
         elif node.domain not in GENERAL:
             raise ImportRefused(node, f"its domain {node.domain[:80]!r} is unknown")
         elif node.op in COMPOUND:
@@ -111,4 +114,29 @@ def _popcount(w: _Writer) -> None:
     w.add("Mul", w.add("Add", w.add("MatMul", *signs), float(len(weight))), 0.5, is_last=True)
 
 
-COMPOUND = {"MaxPoolNHWC": _max_pool, "QuantAvgPool2d": _average_pool, "XnorPopcountMatMul": _popcount}
+def _same(w: _Writer) -> None:
+    w.add("Identity", w.node.inputs[0], is_last=True)
+
+
+def _in_turn(op: str) -> Callable[[_Writer], None]:
+    """An operator of any number of inputs, as one of two, again and again."""
+
+    def add(w: _Writer) -> None:
+        first, *others = w.node.inputs
+        if not others:
+            _same(w)
+        for k, other in enumerate(others):
+            first = w.add(op, first, other, is_last=k == len(others) - 1)
+
+    return add
+
+
+COMPOUND: dict[str, Callable[[_Writer], None]] = {
+    "DebugMarker": _same,
+    "Max": _in_turn("Max"),
+    "MaxPoolNHWC": _max_pool,
+    "Min": _in_turn("Min"),
+    "QuantAvgPool2d": _average_pool,
+    "Sum": _in_turn("Add"),
+    "XnorPopcountMatMul": _popcount,
+}

@@ -31,10 +31,20 @@ NOWHERE = Node("", "", (), ())
 EXACT = 2**24  # float32 holds all whole numbers up to it
 
 
+@dataclass(frozen=True)
+class Columns:
+    """How windows are taken: sizes for rows and columns."""
+
+    kernel: list[int]
+    stride: list[int]
+    dilation: list[int]
+
+
 @dataclass(frozen=True, eq=False)
 class Feature:
     """`shape` is without the batch. `elements` says which element of the value each one is, None: one after the other
-    in the value's own shape. What is padded lies around the value's pixels and is `fill` (after the functions)."""
+    in the value's own shape. What is padded lies around the value's pixels and is `fill` (after the functions).
+    With `columns` the shape is that of an Im2Col of it: rows, columns, and what a window of the value holds."""
 
     shape: tuple[int, ...]
     value: Value
@@ -44,6 +54,12 @@ class Feature:
     mover: Node | None = None  # what put the elements where they are
     pads: Pads = NO_PADS
     fill: Array | None = None
+    columns: Columns | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more than the value's elements are in it, so that only a product can read it."""
+        return self.pads != NO_PADS or self.columns is not None
 
     @property
     def cut(self) -> int:
@@ -51,11 +67,20 @@ class Feature:
         return max((k + 1 for k, function in enumerate(self.functions) if self._is_whole(k, function)), default=0)
 
     def _is_whole(self, k: int, function: Function) -> bool:
-        """A limit of whole numbers is one of them."""
+        """Whole numbers that are limited to whole numbers are such."""
         if function.whole is not None:
             return True
         before = k > 0 and self._is_whole(k - 1, self.functions[k - 1])
-        return before and function.op in ("Clip", "Relu")
+        limits = function.op == "Clip" and all((it == np.round(it)).all() for it in function.constants)
+        return before and (limits or function.op == "Relu")
+
+    @property
+    def order(self) -> list[int]:
+        """Its axes in the order in which the value has them: by how far apart neighbours are."""
+        numbers = self.numbers()
+        first = numbers[(0,) * numbers.ndim]
+        apart = [np.take(numbers, min(1, side - 1), axis).flat[0] - first for axis, side in enumerate(numbers.shape)]
+        return sorted(range(numbers.ndim), key=lambda axis: -apart[axis] if numbers.shape[axis] > 1 else 0)
 
     def then(self, *functions: Function) -> "Feature":
         fill = None if self.fill is None else apply(functions, self.fill)
@@ -86,7 +111,7 @@ class Writer:
 
     def moved(self, node: Node, feature: Feature, elements: Array) -> Feature:
         """The feature with its elements in another order or shape."""
-        if feature.pads != NO_PADS:
+        if feature.is_open:
             raise ImportRefused(node, "it moves what was padded; only a convolution can read that")
         return replace(feature, shape=tuple(elements.shape), elements=elements, mover=node)
 
@@ -146,6 +171,10 @@ class Writer:
 
     def by_channel(self, node: Node, feature: Feature, spread: Array) -> tuple[Feature, Array]:
         """The same of an array of the tensor's own shape."""
+        if feature.columns is not None:
+            if (spread != spread.ravel()[0]).any():
+                raise ImportRefused(node, "its constant differs within the windows of an Im2Col")
+            return feature, np.full(feature.value.channels, spread.ravel()[0])
         if feature.pads != NO_PADS:
             top, left, bottom, right = feature.pads
             spread = spread[:, top : spread.shape[1] - bottom, left : spread.shape[2] - right]
@@ -295,7 +324,7 @@ class Writer:
 
     def plain(self, node: Node, feature: Feature, *, keep_units: bool = False) -> Feature:
         """Settled, unpadded and carried out."""
-        if feature.pads != NO_PADS:
+        if feature.is_open:
             raise ImportRefused(node, "it reads what was padded; only a convolution can")
         return self.grounded(node, self.settled(node, feature), keep_units=keep_units)
 

@@ -49,19 +49,26 @@ class Function:
 
     def slope(self) -> Array | None:
         """1 where it rises, -1 where it falls, 0 where it is constant, for each channel; None where it does both."""
-        falls = self.op == "Neg" or (self.op == "Sub" and self.is_second)
+        falls = (self.op in FALLING) != (self.is_second and self.op in TURNED)
         rises = (
             self.op in RISING
-            or self.op in ("Add", "Sub")
+            or self.op in TURNED
+            or self.op == "Add"
             or (self.op in ("PRelu", "LeakyRelu") and (self._left() >= 0).all())
             or (self.op == "FPReLU" and all((slopes >= 0).all() for slopes in self.constants))
             or (self.op == "HardSigmoid" and self.node.get("alpha", 0.2) > 0)
+            or (self.op in ("Celu", "Elu", "Selu") and self._rises())
         )
         if falls or rises:
             return np.full(1, -1.0 if falls else 1.0)
         if self.op in ("Mul", "Scale") or (self.op == "Div" and not self.is_second):
             return np.asarray(np.sign(self.constants[0]))
+        if self.op == "Where":
+            return np.asarray(np.sign(self.constants[0] - self.constants[1]))
         return None
+
+    def _rises(self) -> bool:
+        return bool(self.node.get("alpha", 1.0) > 0 and self.node.get("gamma", 1.0) > 0)
 
     def _left(self) -> Array:
         return self.constants[0] if self.op == "PRelu" else np.full(1, self.node.get("alpha", 0.01))
@@ -70,6 +77,9 @@ class Function:
         """(scale, shift) in float64, where it is one."""
         one, zero = np.ones(channels), np.zeros(channels)
         numbers = self.constants[0].astype(np.float64) + zero if self.constants else zero
+        if self.op == "Where":  # of 0 or 1
+            other = self.constants[1].astype(np.float64) + zero
+            return numbers - other, other
         if self.op == "Add":
             return one, numbers
         if self.op == "Sub":
@@ -137,10 +147,14 @@ OWN: dict[str, Callable[..., Array]] = {
     "Scale": lambda _, x, factor: x.astype(np.float64) * factor,  # rounded once: what a sum of products is
     "Silu": lambda self, x: x * OPERATORS["Sigmoid"](self.node, x),
     "TruncIntegers": lambda self, x, *numbers: trunc_integers(self.node, x, *numbers),
+    "Where": lambda _, x, first, second: np.asarray(np.where(x != 0, first, second)),
 }
 RISING = frozenset(
-    "Ceil Clip Count Floor IsNotNegative QuantIntegers Relu Round Sigmoid Sign Tanh TruncIntegers".split()
+    "Ceil Clip Count Floor IsNotNegative QuantIntegers Relu Round Sigmoid Sign Softplus Softsign Tanh "
+    "TruncIntegers".split()
 )
+FALLING = frozenset(("Less", "LessOrEqual", "Neg", "Not"))
+TURNED = frozenset(("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Sub"))  # where x is the second operand
 CURVES: dict[str, ActName] = {
     "Relu": "relu",
     "HardSwish": "hardswish",

@@ -12,6 +12,7 @@ from ftbnn.errors import UserError
 from ftbnn.exchange.qonnx_check import Agreement, check
 from ftbnn.exchange.qonnx_lower import Lowered, lower
 from ftbnn.exchange.qonnx_model import OnnxModel, parse, read_bytes
+from ftbnn.exchange.qonnx_proto import may_be_onnx
 from ftbnn.exchange.tflite_flat import is_tflite
 from ftbnn.exchange.tflite_model import parse_tflite
 from ftbnn.files import write_atomically
@@ -35,7 +36,7 @@ class Imported(Agreement):
         return vars(self) | {"path": str(self.path), "notes": list(self.notes)}
 
 
-def import_qonnx(
+def import_network(
     source: str | Path | bytes,
     path: str | Path,
     *,
@@ -52,7 +53,7 @@ def import_qonnx(
     images enter as x / 255. `samples` are inputs (N, ...) as the network takes them, by default random pixels.
     """
     data = source if isinstance(source, bytes) else read_bytes(Path(source))
-    model = parse_tflite(data) if is_tflite(data) else parse(data)
+    model = _parse(data)
     lowered = lower(model)
     given = "" if isinstance(source, bytes) else Path(source).stem
     name = name or model.metadata.get(f"{METADATA}name", given)
@@ -72,6 +73,19 @@ def import_qonnx(
         operators=len(lowered.graph.operators),
         notes=lowered.notes,
     )
+
+
+import_qonnx = import_network  # its name from when there was but one format
+
+
+def _parse(data: bytes) -> OnnxModel:
+    if not data:
+        raise UserError("cannot import an empty file")
+    if is_tflite(data):
+        return parse_tflite(data)
+    if not may_be_onnx(data):
+        raise UserError("this is no network: it begins neither as an ONNX nor as a TensorFlow Lite file does")
+    return parse(data)
 
 
 def _info(

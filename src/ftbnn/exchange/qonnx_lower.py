@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ftbnn.exchange.qonnx_feature import NO_PADS, Feature, Writer, dims_of, is_in_order
+from ftbnn.exchange.qonnx_feature import Feature, Writer, dims_of, is_in_order
 from ftbnn.exchange.qonnx_model import OnnxModel
 from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
 from ftbnn.exchange.qonnx_reference import evaluate
-from ftbnn.exchange.qonnx_rules import RULES, Call
+from ftbnn.exchange.qonnx_rules import ELEMENTWISE, RULES, Call
 from ftbnn.packing.fold import fold
 from ftbnn.packing.graph import Epilogue, Graph, Value
 
-# Give the same best class, and shares that `Model.top` gives too.
-LEFT_OUT_AT_THE_END = ("Softmax", "LogSoftmax")
+# What ends a classifier behind its scores: the reason why it may be left out.
+SHARES, BEST = "scores rank alike without it", "the file gives all scores, `Model.top` the best"
+LEFT_OUT_AT_THE_END = {"ArgMax": BEST, "LogSoftmax": SHARES, "Softmax": SHARES, "TopK": BEST}
 # Read real numbers, whatever they are given.
 READ_NUMBERS = frozenset("Add AveragePool Concat GlobalAveragePool Mul ReduceMean Sub".split())
+LAST = ("Im2Col", "MatMul")  # have channels last
 PRODUCTS = frozenset(("Conv", "Gemm", "MatMul"))
 
 
@@ -55,10 +57,10 @@ class _Lowering:
 
     def _without_end(self, nodes: Sequence[Node]) -> list[Node]:
         kept = list(nodes)
-        while kept and kept[-1].op in LEFT_OUT_AT_THE_END and kept[-1].outputs[0] == self.output:
+        while kept and _only_ends(kept[-1]) and self.output in kept[-1].outputs:
             node = kept.pop()
             self.output = node.inputs[0]
-            self.notes.append(f"{node.label} at the end is left out: scores rank alike without it")
+            self.notes.append(f"{node.label} at the end is left out: {LEFT_OUT_AT_THE_END[node.op]}")
         return kept
 
     def run(self) -> Lowered:
@@ -74,27 +76,55 @@ class _Lowering:
         found = self.known.get(self.output)
         if not isinstance(found, Feature):
             raise ImportRefused(None, "its output does not depend on its input")
-        if found.elements is not None and is_in_order(found.elements.ravel(), found.value.size):
-            found = replace(found, elements=None)  # whatever its shape: scores are a row
-        plain = self.writer.plain(last, found)
+        settled = self._in_file_order(found)
+        plain = self.writer.plain(last, settled)
         output = plain.value
         if output is start:
             output = self.writer.pointwise(last, start, Epilogue())
-        graph = fold(Graph(start, output, tuple(self.writer.operators)))
         features = {name: feature for name, feature in self.known.items() if isinstance(feature, Feature)}
+        counted = {feature.value for feature in features.values() if feature.domain.is_whole}
+        graph = fold(Graph(start, output, tuple(self.writer.operators)), counted)
         tensors = {name: tuple(self.writer.forms(feature)) for name, feature in features.items()}
+        if settled is not found:
+            plain = replace(plain, shape=found.shape, elements=found.numbers())
         tensors[self.output] = (replace(plain, value=output),)
         whole = frozenset(name for name, feature in features.items() if feature.domain.is_whole)
         return Lowered(graph, tuple(self.notes), layout, shape, self.output, tensors, whole)
 
+    def _in_file_order(self, found: Feature) -> Feature:
+        """The output as the file gives it: scores are a row, maps come channel by channel."""
+        if found.is_open:
+            return found
+        turned = found.numbers().transpose(found.order)
+        if not is_in_order(turned.ravel(), found.value.size):
+            return found
+        if not is_in_order(found.numbers().ravel(), found.value.size):
+            self.notes.append("the output's axes come in the order channels, rows, columns")
+        return replace(found, shape=turned.shape, elements=None)
+
     def _layout(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The order of the input's axes in a file: channels first, where the network begins by putting them there."""
+        """The order of the input's axes in a file: channels first, where all that reads more than single numbers takes
+        the last axis for channels."""
         plain = tuple(range(len(shape)))
-        readers = self.readers[self.model.input]
-        if len(readers) != 1 or readers[0].op != "Transpose":
-            return plain
         last = len(shape)
-        return (last - 1, *plain[:-1]) if readers[0].get("perm", []) == [0, last, *range(1, last)] else plain
+        orders, channels = {self.model.input: plain}, set()
+        for node in self.nodes:  # in an order in which they run
+            for name in {*node.inputs} & {*orders}:
+                order = orders[name]
+                if node.op in ELEMENTWISE:
+                    orders[node.outputs[0]] = order
+                elif (
+                    node.op == "Transpose"
+                    and sorted(perm := node.get("perm", [])) == list(range(last + 1))
+                    and not perm[0]
+                ):
+                    orders[node.outputs[0]] = tuple(order[axis - 1] for axis in perm[1:])
+                elif node.op != "Shape":
+                    channels.add(order[-1 if node.op in LAST else 0])
+        turned = (last - 1, *plain[:-1])
+        # With two axes the way there is the way back, and only what reads them can tell.
+        begins_so = turned in orders.values() and (last > 2 or not channels)
+        return turned if channels == {last - 1} or begins_so else plain
 
     def _lower(self, node: Node) -> None:
         operands: list[Any] = [self.known[name] for name in node.inputs]
@@ -112,6 +142,9 @@ class _Lowering:
     def _feature(self, node: Node, operands: list[Any]) -> list[Feature]:
         if node.op not in RULES:
             raise ImportRefused(node, f"{node.op[:40]} has no words in a .ftbnn file (docs/exchange.md lists what has)")
+        windows = any(isinstance(it, Feature) and it.columns is not None for it in operands)
+        if windows and node.op not in ELEMENTWISE | {"MatMul"}:
+            raise ImportRefused(node, "it reads the windows of an Im2Col; only a MatMul with constant weights can")
         try:
             found = RULES[node.op](Call(node, tuple(operands), self.writer))
         except ImportRefused:
@@ -123,7 +156,7 @@ class _Lowering:
 
     def _ready(self, node: Node, name: str, feature: Feature) -> Feature:
         """Carried out here where somebody reads its numbers: others then read thresholds on the same value."""
-        if not feature.functions or feature.pads != NO_PADS:
+        if not feature.functions or feature.is_open:
             return feature
         for reader in self.readers[name]:
             others = [it for it in reader.inputs if it != name and isinstance(self.known.get(it), np.ndarray)]
@@ -132,6 +165,14 @@ class _Lowering:
             if reads or (reader.op in PRODUCTS and not feature.cut):
                 return self.writer.grounded(node, feature, keep_units=True)
         return feature
+
+
+def _only_ends(node: Node) -> bool:
+    """Whether it tells no more of scores than which are the largest."""
+    if node.op not in LEFT_OUT_AT_THE_END or LEFT_OUT_AT_THE_END[node.op] is SHARES:
+        return node.op in LEFT_OUT_AT_THE_END
+    axis = node.get("axis", 0 if node.op == "ArgMax" else -1)
+    return axis in (-1, 1) and bool(node.get("largest", 1)) and not node.get("select_last_index", 0)
 
 
 def rewritten(model: OnnxModel) -> list[Node]:
@@ -172,12 +213,12 @@ def rewritten(model: OnnxModel) -> list[Node]:
         made.append(new)
     for name, other in negated.items():
         model.constants[other] = -model.constants[name]
-    return _needed(made, model)
+    return needed(made, model.output)
 
 
-def _needed(nodes: list[Node], model: OnnxModel) -> list[Node]:
-    """Without those whose results nobody reads any more."""
-    wanted, kept = {model.output}, []
+def needed(nodes: Sequence[Node], output: str) -> list[Node]:
+    """Without those whose results nobody reads on the way to the output."""
+    wanted, kept = {output}, []
     for node in reversed(nodes):
         if wanted & set(node.outputs):
             kept.append(node)

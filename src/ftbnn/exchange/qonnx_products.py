@@ -8,6 +8,7 @@ What surrounds the image contributes 0 to a binary convolution. A part that is t
 what was padded with, turned round) is a binary convolution too, whose threshold every number passes.
 """
 
+import math
 from dataclasses import dataclass, replace
 from itertools import product as pairs
 
@@ -41,6 +42,7 @@ class Product:
 def multiply(writer: Writer, feature: Feature, product: Product) -> Feature:
     """The product of a settled feature with constant weights."""
     _check(product)
+    product = _grouped(product)
     feature = writer.stepwise(product.node, feature)
     whole = whole_weights(product.weight)
     if whole is not None:
@@ -59,6 +61,25 @@ def _check(product: Product) -> None:
         )
     if any(pad >= size for pad, size in zip(window.padding, window.kernel, strict=True)):
         raise ImportRefused(node, f"its padding {window.padding} is not smaller than its kernel {window.kernel}")
+
+
+def _grouped(product: Product) -> Product:
+    """In as many groups as there are, where all weights between them are 0: a depthwise layer that was written as a
+    matrix is one again."""
+    if product.groups > 1:
+        return product
+    outputs, inputs, *kernel = product.weight.shape
+    used = (product.weight != 0).any(axis=(2, 3))
+    for groups in range(math.gcd(outputs, inputs), 1, -1):
+        if outputs % groups or inputs % groups:
+            continue
+        blocks = used.reshape(groups, outputs // groups, groups, inputs // groups).any(axis=(1, 3))
+        if not (blocks & ~np.eye(groups, dtype=bool)).any():
+            own = np.arange(groups)
+            parts = product.weight.reshape(groups, outputs // groups, groups, inputs // groups, *kernel)
+            weight = parts[own, :, own].reshape(outputs, inputs // groups, *kernel)
+            return replace(product, weight=np.ascontiguousarray(weight), groups=groups)
+    return product
 
 
 def whole_weights(weight: Array) -> tuple[Array, Array] | None:
@@ -235,7 +256,7 @@ def _real(writer: Writer, feature: Feature, product: Product) -> Feature:
     made: Operator
     if whole is not None and np.abs(whole[1]).max() <= WIDTHS[16]:
         made = _whole_conv(product, value, *whole)
-    elif value.height * value.width == 1 and product.window.kernel == (1, 1):
+    elif value.height * value.width == 1 and product.window.kernel == (1, 1) and product.groups == 1:
         made = Linear(path_of(node), (value,), product.value(), weight=product.weight[:, :, 0, 0])
     else:
         weights = (product.weight,)

@@ -89,6 +89,12 @@ DEFAULTS: dict[str, Any] = {"int": 0, "text": "", "bytes": b"", "float": 0.0, "d
 MOST_MEMBERS = 2**22  # of all messages of a file: each costs some hundred bytes here and two in the file
 
 
+def may_be_onnx(data: bytes) -> bool:
+    """Whether it begins with a field that a Model has, also one of those that are skipped here."""
+    wires = {1: VARINT, 5: VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25), BYTES)}
+    return data[0] >= 0x80 or wires.get(data[0] >> 3) == data[0] & 7
+
+
 def decode(data: bytes) -> Message:
     """The Model that `data` holds. Raises NotOnnx where it does not hold one."""
     return _Reader(data).message("Model", 0, len(data))

@@ -6,6 +6,7 @@ rounded once, so that they do not depend on an order.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -301,6 +302,28 @@ def conv(node: Node, x: Array, weight: Array, bias: Array | None = None) -> Arra
     return y if bias is None else _f32(y + bias.reshape(-1, *[1] * len(out)))
 
 
+def im2col_windows(node: Node, sides: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+    """(kernel, stride, dilation, pads, size of the output) of an Im2Col."""
+    kernel = sizes_of(node, "kernel_size", len(sides))
+    windows = replace(node, attributes=_im2col_attributes(node))
+    stride, dilation, before, after, out = windows_of(windows, sides, kernel)
+    return kernel, stride, dilation, before + after, out
+
+
+def _im2col_attributes(node: Node) -> dict[str, Any]:
+    """Under the names that they have in a Conv."""
+    names = {"strides": "stride", "dilations": "dilations", "pads": "pad_amount"}
+    return {name: node.get(other, []) for name, other in names.items()}
+
+
+def im2col(node: Node, x: Array) -> Array:
+    """(N, H, W, C) to (N, rows, columns, kernel height * kernel width * C)."""
+    windows = replace(node, attributes=_im2col_attributes(node))
+    kernel = sizes_of(node, "kernel_size", x.ndim - 2)
+    columns, out = _columns(np.moveaxis(x, -1, 1), windows, kernel, node.get("pad_value", 0))
+    return _f32(columns.transpose(0, 3, 2, 1).reshape(len(x), *out, -1))
+
+
 def check_conv(node: Node, shape: Sequence[int], weight: Array) -> None:
     """That the weights fit an image of this shape (without the batch)."""
     groups = int(node.get("group", 1))
@@ -593,6 +616,23 @@ def _hard_sigmoid(node: Node, x: Array) -> Array:
     return np.clip(line, np.float32(0), np.float32(1))
 
 
+def _comparison(run: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    return lambda _, x, y: run(x, y)
+
+
+def _elu(node: Node, x: Array) -> Array:
+    alpha, gamma = (1.67326319217681884765625, 1.05070102214813232421875) if node.op == "Selu" else (1.0, 1.0)
+    alpha, gamma = node.get("alpha", alpha), node.get("gamma", gamma)
+    size = alpha if node.op == "Celu" else 1.0
+    below = alpha * np.expm1(np.minimum(x.astype(np.float64), 0) / size)
+    return _f32(gamma * np.where(x > 0, x.astype(np.float64), below))
+
+
+def _where(node: Node, condition: Array, x: Array, y: Array) -> Array:
+    _limited(node, np.broadcast_shapes(condition.shape, x.shape, y.shape))
+    return np.where(condition != 0, x, y)
+
+
 def _identity(_: Node, x: Array, *__: Array | None) -> Array:
     return x
 
@@ -605,6 +645,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "BipolarQuant": bipolar_quant,
     "Cast": cast,
     "Ceil": _plain(np.ceil),
+    "Celu": _elu,
     "Clip": clip,
     "Concat": concat,
     "Constant": constant,
@@ -613,6 +654,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "DequantizeLinear": dequantize_linear,
     "Div": _arithmetic(_divide),
     "Dropout": _identity,
+    "Elu": _elu,
     "Expand": expand,
     "Flatten": lambda node, x: x.reshape(flatten_to(node, x.shape)),
     "Floor": _plain(np.floor),
@@ -620,17 +662,25 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Gemm": gemm,
     "GlobalAveragePool": global_average,
     "GlobalMaxPool": lambda _, x: x.max(axis=tuple(range(2, x.ndim)), keepdims=True),
+    "Greater": _comparison(np.greater),
+    "GreaterOrEqual": _comparison(np.greater_equal),
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _plain(lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
     "Identity": _identity,
+    "Im2Col": im2col,
     "IntQuant": quant,
     "LeakyRelu": _leaky_relu,
+    "Less": _comparison(np.less),
+    "LessOrEqual": _comparison(np.less_equal),
     "LogSoftmax": lambda node, x: np.log(softmax(node, x)),
     "MatMul": matmul,
+    "Max": _arithmetic(np.maximum),
     "MaxPool": max_pool,
+    "Min": _arithmetic(np.minimum),
     "Mul": _arithmetic(np.multiply),
     "MultiThreshold": multi_threshold,
     "Neg": lambda _, x: -x,
+    "Not": lambda _, x: x == 0,
     "PRelu": _arithmetic(_prelu),
     "Pad": pad,
     "Pow": _arithmetic(np.power),
@@ -642,10 +692,13 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Reshape": lambda node, x, target: x.reshape(reshape_to(node, x.shape, target.ravel().tolist())),
     "Round": _plain(np.round),
     "Shape": lambda node, x: np.array(x.shape[node.get("start", 0) : node.get("end", 99)], np.int64),
+    "Selu": _elu,
     "Sigmoid": _plain(_sigmoid),
     "Sign": _plain(np.sign),
     "Slice": slice_,
     "Softmax": softmax,
+    "Softplus": _plain(lambda x: np.logaddexp(0, x.astype(np.float64))),
+    "Softsign": _plain(lambda x: x / (1 + np.abs(x))),
     "Split": split,
     "Sqrt": _plain(np.sqrt),
     "Squeeze": squeeze,
@@ -654,6 +707,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Transpose": transpose,
     "Trunc": trunc,
     "Unsqueeze": unsqueeze,
+    "Where": _where,
 }
 
 

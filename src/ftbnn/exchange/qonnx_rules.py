@@ -1,5 +1,6 @@
 """A rule for each operator of QONNX: from the features that it reads to the feature that it writes."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftbnn.exchange import qonnx_reference as reference
-from ftbnn.exchange.qonnx_feature import EXACT, NO_PADS, Feature, Writer, dims_of, path_of
+from ftbnn.exchange.qonnx_feature import EXACT, NO_PADS, Columns, Feature, Writer, dims_of, path_of
 from ftbnn.exchange.qonnx_functions import Domain, Function, slope
 from ftbnn.exchange.qonnx_node import Array, ImportRefused, Node
 from ftbnn.exchange.qonnx_products import LARGEST_WINDOW, Product, multiply
@@ -130,6 +131,23 @@ def _combined(call: Call, first: Feature, second: Feature, *, is_sum: bool) -> F
 
 
 def _two(call: Call, op: str, first: Feature, second: Feature) -> Feature:
+    """Both with the axes in the order that the larger has as a value."""
+    if first.is_open or second.is_open:
+        raise call.refuse("it reads what was padded; only a convolution can")
+    rank = max(len(first.shape), len(second.shape))
+    order = (first if first.value.size >= second.value.size else second).order
+    if order == list(range(rank)):
+        return _summed(call, op, first, second)
+    first, second = (
+        call.writer.moved(call.node, it, it.numbers()[(None,) * (rank - len(it.shape))].transpose(order))
+        for it in (first, second)
+    )
+    made = _summed(call, op, first, second)
+    return call.writer.moved(call.node, made, made.numbers().transpose(np.argsort(order)))
+
+
+def _summed(call: Call, op: str, first: Feature, second: Feature) -> Feature:
+    """Or multiplied."""
     if op == "Div":
         raise call.refuse("it divides by a tensor that depends on the image")
     writer, node = call.writer, call.node
@@ -184,6 +202,48 @@ def _clip(call: Call) -> Feature:
     least = np.asarray(call.node.get("min", -np.inf) if low is None else low, np.float32)
     most = np.asarray(call.node.get("max", np.inf) if high is None else high, np.float32)
     return call.function(call.x, "Clip", least, most)
+
+
+def _limit(op: str) -> Callable[[Call], Feature]:
+    """Max or Min with a constant."""
+
+    def rule(call: Call) -> Feature:
+        x, constant = _and_constant(call)
+        least, most = (constant, np.array(np.inf)) if op == "Max" else (np.array(-np.inf), constant)
+        return call.function(_spread(call, x, constant), "Clip", least, most)
+
+    return rule
+
+
+def _compared(op: str) -> Callable[[Call], Feature]:
+    """With a constant: 0 or 1."""
+
+    def rule(call: Call) -> Feature:
+        x, constant = _and_constant(call)
+        is_second = x is call[1]
+        return call.function(_spread(call, x, constant), op, constant, is_second=is_second, whole=(0, 1))
+
+    return rule
+
+
+def _and_constant(call: Call) -> tuple[Feature, Array]:
+    k = 0 if isinstance(call[0], Feature) else 1
+    if len(call.inputs) != 2:
+        raise call.refuse(f"it has {len(call.inputs)} inputs; one tensor and one constant can be held")
+    return call.feature(k), call.constant(1 - k)
+
+
+def _where(call: Call) -> Feature:
+    """One of two constants, chosen by what a comparison gave."""
+    if not call.x.functions or call.x.functions[-1].whole != (0, 1):
+        raise call.refuse("its condition is no comparison with a constant")
+    first, second = call.constant(1), call.constant(2)
+    held = _spread(call, _spread(call, call.x, first), second)
+    return call.function(held, "Where", first, second)
+
+
+def _abs(call: Call) -> Feature:
+    return call.function(call.x, "PRelu", np.array(-1.0))
 
 
 def _pow(call: Call) -> Feature:
@@ -276,20 +336,29 @@ def _dequantize_linear(call: Call) -> Feature:
 def _conv(call: Call) -> Feature:
     node, weight = call.node, call.constant(1)
     x = call.writer.settled(node, call.x)
-    shape = x.shape
-    reference.check_conv(node, shape, weight)
-    sides = list(shape[1:])
-    kernel = list(weight.shape[2:])
-    stride, dilation, before, after, out = reference.windows_of(node, sides, kernel)
-    if any(step > 1 for step in dilation):
-        weight, kernel = _stuffed(call, weight, dilation)
-    inner = [x.pads[0], x.pads[1]][-len(sides) :]
+    reference.check_conv(node, x.shape, weight)
+    sides = list(x.shape[1:])
+    stride, dilation, before, after, out = reference.windows_of(node, sides, weight.shape[2:])
     if x.pads != NO_PADS and any(before + after) and x.fill is not None and x.fill.any():
         raise call.refuse("it pads with 0 what was padded with another number")
+    columns = Columns(list(weight.shape[2:]), stride, dilation)
+    made = _convolved(call, x, weight, columns, before=before, out=out, groups=int(node.get("group", 1)))
+    bias = call.maybe(2)
+    return made if bias is None else call.function(made, "Add", bias.reshape(-1, *[1] * len(sides)))
+
+
+def _convolved(
+    call: Call, x: Feature, weight: Array, columns: Columns, *, before: list[int], out: list[int], groups: int = 1
+) -> Feature:
+    """Of a settled feature, whose own padding lies around it."""
+    kernel = columns.kernel
+    if any(step > 1 for step in columns.dilation):
+        weight, kernel = _stuffed(call, weight, columns.dilation)
+    inner = [x.pads[0], x.pads[1]][-len(out) :]
     padding = [own + earlier for own, earlier in zip(before, inner, strict=True)]
-    window = _window_of(kernel, stride, padding)
+    window = _window_of(kernel, columns.stride, padding)
     weight = weight.reshape(*weight.shape[:2], *window.kernel)
-    dims = dims_of(node, (len(weight), *out))
+    dims = dims_of(call.node, (len(weight), *out))
     value_sides = (x.value.height, x.value.width)
     reaches = any(
         pad > 0 or (count - 1) * step + size - pad > side
@@ -297,9 +366,20 @@ def _conv(call: Call) -> Feature:
             window.padding, dims[1:], window.stride, window.kernel, value_sides, strict=True
         )
     )
-    made = multiply(call.writer, x, Product(node, weight, int(node.get("group", 1)), window, dims, reaches))
-    bias = call.maybe(2)
-    return made if bias is None else call.function(made, "Add", bias.reshape(-1, *[1] * len(sides)))
+    return multiply(call.writer, x, Product(call.node, weight, groups, window, dims, reaches))
+
+
+def _im2col(call: Call) -> Feature:
+    """Windows of images whose channels stand last: written as such nowhere, a matrix of them is a convolution."""
+    node, writer = call.node, call.writer
+    x = writer.settled(node, writer.moved(node, call.x, np.moveaxis(call.x.numbers(), -1, 0)))
+    kernel, stride, dilation, pads, out = reference.im2col_windows(node, x.shape[1:])
+    shape = (*out, kernel[0] * kernel[1] * x.shape[0])
+    top, left, bottom, right = pads
+    fill = np.full(x.value.channels, node.get("pad_value", 0), np.float32) if any(pads) else None
+    return replace(
+        x, shape=shape, pads=(top, left, bottom, right), fill=fill, columns=Columns(kernel, stride, dilation)
+    )
 
 
 def _window_of(kernel: list[int], stride: list[int], padding: list[int]) -> Window:
@@ -322,35 +402,51 @@ def _stuffed(call: Call, weight: Array, dilation: list[int]) -> tuple[Array, lis
 
 
 def _matmul(call: Call) -> Feature:
-    if not isinstance(call[0], Feature):
-        raise call.refuse("it multiplies a constant matrix with the image from the left")
-    return _matrix(call, call.constant(1))
+    if isinstance(call[0], Feature):
+        return _matrix(call, call.x, call.constant(1))
+    x, matrix = call.feature(1), call.constant(0)
+    if len(x.shape) == 1 or matrix.ndim != 2:
+        raise call.refuse("it mixes the images of a batch, or has a matrix for each of them")
+    made = _matrix(call, _swapped(call, x), matrix.T)  # what is multiplied from the left, turned
+    return _swapped(call, made)
+
+
+def _swapped(call: Call, x: Feature) -> Feature:
+    return call.writer.moved(call.node, x, np.swapaxes(x.numbers(), -1, -2))
 
 
 def _gemm(call: Call) -> Feature:
-    if call.node.get("transA", 0) or len(call.x.shape) != 1:
-        raise call.refuse("it transposes its first matrix, or that is no batch of vectors")
-    made = _matrix(call, reference.gemm_matrix(call.node, call.constant(1)))
+    if not isinstance(call[0], Feature) or call.node.get("transA", 0) or len(call.x.shape) != 1:
+        raise call.refuse("it mixes the images of a batch: they are the rows of its first matrix")
+    made = _matrix(call, call.x, reference.gemm_matrix(call.node, call.constant(1)))
     bias = call.maybe(2)
     if bias is None:
         return made
     return call.function(made, "Add", np.asarray(bias * np.float32(call.node.get("beta", 1.0)), np.float32))
 
 
-def _matrix(call: Call, matrix: Array) -> Feature:
-    """Times the last axis: a 1x1 convolution of what has that axis first."""
-    node, x, writer = call.node, call.x, call.writer
+def _matrix(call: Call, x: Feature, matrix: Array) -> Feature:
+    """Times the last axis: a 1x1 convolution of what has that axis first, and a larger one of windows."""
+    node, writer = call.node, call.writer
     if matrix.ndim != 2 or not matrix.size or len(matrix) != x.shape[-1]:
         raise call.refuse(f"a matrix of {list(matrix.shape)} does not fit vectors of {list(x.shape)}")
-    if len(x.shape) > 1:
-        x = writer.moved(node, x, np.moveaxis(x.numbers(), -1, 0))
-    x = writer.settled(node, x)
-    dims = dims_of(node, (matrix.shape[1], *x.shape[1:]))
-    weight = np.ascontiguousarray(matrix.T)[:, :, None, None]
-    made = multiply(writer, x, Product(node, weight, 1, Window((1, 1), (1, 1), (0, 0)), dims, False))
-    if len(x.shape) == 1:
+    sides = x.shape[:-1]
+    if x.columns is not None:
+        weight = matrix.T.reshape(-1, *x.columns.kernel, x.value.channels).transpose(0, 3, 1, 2)
+        made = _convolved(call, x, weight, x.columns, before=[0, 0], out=list(sides))
+    else:
+        if sides:
+            numbers = np.moveaxis(x.numbers(), -1, 0)
+            pixels = x.value.height, x.value.width  # a matrix does not ask how they lie
+            alike = math.prod(sides) == math.prod(pixels)
+            x = writer.moved(node, x, numbers.reshape(-1, *pixels) if alike else numbers)
+        x = writer.settled(node, x)
+        dims = dims_of(node, (matrix.shape[1], *x.shape[1:]))
+        weight = np.ascontiguousarray(matrix.T)[:, :, None, None]
+        made = multiply(writer, x, Product(node, weight, 1, Window((1, 1), (1, 1), (0, 0)), dims, False))
+    if not sides:
         return made
-    return writer.moved(node, made, np.moveaxis(made.numbers(), 0, -1))
+    return writer.moved(node, made, np.moveaxis(made.numbers().reshape(-1, *sides), 0, -1))
 
 
 # Pools.
@@ -487,9 +583,13 @@ def _reshaped(call: Call, x: Feature, shape: list[int]) -> Feature:
 def _concat(call: Call) -> Feature:
     node, writer = call.node, call.writer
     features = [call.feature(k) for k in range(len(call.inputs))]
-    rank = len(features[0].shape) + 1
-    if int(node.get("axis", 0)) % rank != 1 or any(it.shape[1:] != features[0].shape[1:] for it in features):
-        raise call.refuse("it joins something else than channels")
+    axis = int(node.get("axis", 0)) % (len(features[0].shape) + 1) - 1
+    if axis < 0:
+        raise call.refuse("it joins the images of batches")
+    if axis > 0:
+        features = [writer.moved(node, it, np.moveaxis(it.numbers(), axis, 0)) for it in features]
+    if any(it.shape[1:] != features[0].shape[1:] for it in features):
+        raise call.refuse("its parts do not fit together")
     features = [writer.plain(node, it, keep_units=True) for it in features]
     units = [writer.units(it) for it in features]
     alike = units[0] is not None and all(unit == units[0] for unit in units)
@@ -504,7 +604,8 @@ def _concat(call: Call) -> Feature:
     if alike:
         functions = tuple(function.take(np.zeros(channels, np.int64)) for function in first.functions)
         domain = Domain(min(it.domain.low for it in features), max(it.domain.high for it in features), True)
-    return Feature((channels, *first.shape[1:]), value, domain, functions=functions)
+    made = Feature((channels, *first.shape[1:]), value, domain, functions=functions)
+    return writer.moved(node, made, np.moveaxis(made.numbers(), 0, axis)) if axis else made
 
 
 def _pad(call: Call) -> Feature:
@@ -521,11 +622,13 @@ def _pad(call: Call) -> Feature:
 
 
 RULES: dict[str, Callable[[Call], Any]] = {
+    "Abs": _abs,
     "Add": _with_constant("Add"),
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "BipolarQuant": _bipolar,
     "Cast": _same,
+    "Celu": _plain("Celu"),
     "Ceil": _whole("Ceil"),
     "Clip": _clip,
     "Concat": _concat,
@@ -533,6 +636,7 @@ RULES: dict[str, Callable[[Call], Any]] = {
     "DequantizeLinear": _dequantize_linear,
     "Div": _with_constant("Div"),
     "Dropout": _same,
+    "Elu": _plain("Elu"),
     "FPReLU": _fprelu,
     "Flatten": _flatten,
     "Floor": _whole("Floor"),
@@ -540,16 +644,24 @@ RULES: dict[str, Callable[[Call], Any]] = {
     "Gemm": _gemm,
     "GlobalAveragePool": _global_average,
     "GlobalMaxPool": _global_max,
+    "Greater": _compared("Greater"),
+    "GreaterOrEqual": _compared("GreaterOrEqual"),
     "HardSigmoid": _plain("HardSigmoid"),
     "HardSwish": _plain("HardSwish"),
     "Identity": _same,
+    "Im2Col": _im2col,
     "IntQuant": _quant,
     "LeakyRelu": _plain("LeakyRelu"),
+    "Less": _compared("Less"),
+    "LessOrEqual": _compared("LessOrEqual"),
     "MatMul": _matmul,
+    "Max": _limit("Max"),
     "MaxPool": _max_pool,
+    "Min": _limit("Min"),
     "Mul": _with_constant("Mul"),
     "MultiThreshold": _multi_threshold,
     "Neg": _plain("Neg"),
+    "Not": _whole("Not", 0, 1),
     "PRelu": _prelu,
     "Pad": _pad,
     "Pow": _pow,
@@ -559,10 +671,13 @@ RULES: dict[str, Callable[[Call], Any]] = {
     "Relu": _plain("Relu"),
     "Reshape": _reshape,
     "Round": _whole("Round"),
+    "Selu": _plain("Selu"),
     "Sigmoid": _plain("Sigmoid"),
     "Sign": _whole("Sign", -1, 1),
     "Silu": _plain("Silu"),
     "Slice": _moved,
+    "Softplus": _plain("Softplus"),
+    "Softsign": _plain("Softsign"),
     "Split": _moved,
     "Squeeze": _moved,
     "Sub": _with_constant("Sub"),
@@ -570,4 +685,13 @@ RULES: dict[str, Callable[[Call], Any]] = {
     "Transpose": _moved,
     "Trunc": _trunc,
     "Unsqueeze": _moved,
+    "Where": _where,
 }
+
+# Functions of single numbers: what they read and write has one shape and order.
+ELEMENTWISE = frozenset(
+    "Abs Add BatchNormalization BipolarQuant Cast Ceil Celu Clip DequantizeLinear Div Dropout Elu FPReLU Floor "
+    "Greater GreaterOrEqual HardSigmoid HardSwish Identity IntQuant LeakyRelu Less LessOrEqual Max Min Mul "
+    "MultiThreshold Neg Not PRelu Pow Quant QuantizeLinear Relu Round Selu Sigmoid Sign Silu Softplus Softsign "
+    "Sub Tanh Trunc Where".split()
+)

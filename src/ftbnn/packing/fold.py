@@ -7,7 +7,7 @@ done for signs alone, a shift or a BatchNorm, is the threshold of the binary con
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -35,8 +35,11 @@ STRAIGHT = ("relu", "prelu", "fprelu")  # of two pieces
 _PREFERENCE: tuple[type[Operator], ...] = (BConv, Conv, RoundedConv, Linear, Pointwise)
 
 
-def fold(graph: Graph) -> Graph:
-    """The same function in fewer operators, without those that nothing reads, in an order in which they can run."""
+def fold(graph: Graph, whole: Collection[Value] = ()) -> Graph:
+    """The same function in fewer operators, without those that nothing reads, in an order in which they can run.
+
+    The values of `whole` are whole numbers: their parts are added before anything scales them, so that sums are exact.
+    """
     writer = {operator.output: operator for operator in graph.operators}
     _move_to_thresholds(graph, writer, only_for_signs=True)
     alive = in_order(graph.output, writer)
@@ -44,7 +47,7 @@ def fold(graph: Graph) -> Graph:
     reads[graph.output] += 1
     for step in alive:
         if isinstance(step, Pointwise):
-            _join(step, writer, reads)
+            _join(step, writer, reads, whole)
     _move_to_thresholds(graph, writer, only_for_signs=False)
     return replace(graph, operators=tuple(in_order(graph.output, writer)))
 
@@ -114,12 +117,14 @@ def _turned(conv: BConv, channels: NDArray[np.bool_]) -> tuple[NDArray[np.bool_]
     return tuple(parts)
 
 
-def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value]) -> None:
+def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value], whole: Collection[Value]) -> None:
     """Makes a pointwise operator the end of the one before it, if nothing else reads what lies between."""
     views = [
         (before, reads[value], end) for value, end in _views(step) if isinstance(before := writer.get(value), Fused)
     ]
     for before, readers, end in sorted(views, key=lambda view: _PREFERENCE.index(type(view[0]))):
+        if before.output in whole and _rounds_parts(before.epilogue, end):
+            continue
         joined = (then(before.epilogue, end) or _spread(before, end, writer, reads)) if readers == 1 else None
         if joined is not None:
             before.epilogue = joined
@@ -127,6 +132,12 @@ def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value])
             before.output = step.output
             writer[step.output] = before
             return
+
+
+def _rounds_parts(first: Epilogue, second: Epilogue) -> bool:
+    """Whether a scale would meet several summands, and is no power of two, which rounds none of them."""
+    is_sum = first.shift is not None or first.shortcut is not None
+    return is_sum and second.scale is not None and bool((np.abs(np.frexp(second.scale)[0]) != 0.5).any())
 
 
 def _spread(before: Fused, second: Epilogue, writer: dict[Value, Operator], reads: Counter[Value]) -> Epilogue | None:

@@ -18,8 +18,6 @@ from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.transforms import normalise
 from ftbnn.errors import UserError, unknown
-from ftbnn.exchange.c_export import WrittenC
-from ftbnn.exchange.c_export import export_c as write_c
 from ftbnn.exchange.qonnx_export import QonnxReport, export_qonnx
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
@@ -71,23 +69,14 @@ def export(
     return write_file(what.network, path, name or what.name, known, format)
 
 
-def export_c(what: nn.Module | Run | str | Path, folder: str | Path, *, name: str = "model", **images: Any) -> WrittenC:
-    """Writes a .ftbnn file, `zoo:NAME`, or what `export` takes, as plain C99 whose functions are called after `name`.
-
-    `images` is what `export` must be told of a network that is no run's.
-    """
-    with _packed(what, **images) as file:
-        return write_c(file, Path(folder), name)
-
-
 def export_as_qonnx(what: nn.Module | Run | str | Path, path: str | Path, **images: Any) -> QonnxReport:
     """Writes the same as QONNX, once its nodes have given the engine's answers."""
-    with _packed(what, **images) as file:
+    with packed(what, **images) as file:
         return export_qonnx(file, path)
 
 
 @contextmanager
-def _packed(what: nn.Module | Run | str | Path, **images: Any) -> Iterator[Path]:
+def packed(what: nn.Module | Run | str | Path, **images: Any) -> Iterator[Path]:
     """The .ftbnn file that is meant, or one that `export` writes for as long as it is needed."""
     if isinstance(what, str | Path) and (file := resolve(what)).suffix == ".ftbnn":
         yield file
@@ -125,6 +114,8 @@ class _Said:
 
     def spec(self, known: Spec | None, lacking: str) -> Spec:
         """What is known, with what is said in its place."""
+        if self.image_size is not None and np.shape(self.image_size) != (3,):
+            raise UserError(f"image_size is (channels, height, width), as (3, 224, 224), not {self.image_size}")
         if known is None:
             if self.image_size is None or self.mean is None or self.std is None:
                 raise UserError(

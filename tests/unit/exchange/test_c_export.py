@@ -305,3 +305,11 @@ def test_a_wrong_bit_is_noticed(tmp_path):
     found = subprocess.run([compile_check(tmp_path)], capture_output=True, text=True, check=False)
     assert found.returncode == 1
     assert "scores differ" in found.stdout
+
+
+def test_the_form_of_an_image_size_is_told(tmp_path):
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
+    with pytest.raises(
+        ftbnn.UserError, match=r"image_size is \(channels, height, width\), as \(3, 224, 224\), not 224"
+    ):
+        ftbnn.export(net, tmp_path / "n.ftbnn", image_size=224, mean=0.0, std=1.0)

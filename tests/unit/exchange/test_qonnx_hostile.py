@@ -186,3 +186,11 @@ for _ in range(2000):
         pass
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"), [(b"", "cannot import an empty file"), (b"hello world\n" * 9, "this is no network: it begins")]
+)
+def test_what_is_no_network_is_called_so(data, reason, tmp_path):
+    with pytest.raises(UserError, match=reason):
+        import_qonnx(data, tmp_path / "n.ftbnn")

@@ -264,6 +264,88 @@ def test_steps_hold_an_input_of_eight_bits(rng, tmp_path):
     assert any(isinstance(it, RoundedConv) for it in operators)
 
 
+def test_the_lowest_number_of_eight_bits(rng, tmp_path):
+    """It has no size in its own type."""
+    net = Net(3, 6, 6)
+    net.add("QuantizeLinear", 2.0**-7, np.array(0, np.int8))
+    net.add("DequantizeLinear", 2.0**-7, np.array(0, np.int8))
+    net.add("Conv", signs(rng, 4, 3, 3, 3))
+    check(net, tmp_path)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("fill", [0, 1, -1])
+@pytest.mark.parametrize("behind", ["nothing", "a scale", "thresholds"])
+def test_windows_are_a_convolution(groups, fill, behind, rng, tmp_path):
+    """As FINN has convolutions: channels last, every window a row, all of them times a matrix."""
+    weight = np.zeros((8, 4, 3, 2), np.float32)
+    for k in range(groups):
+        rows, columns = (slice(k * side // groups, (k + 1) * side // groups) for side in (8, 4))
+        weight[rows, columns] = signs(rng, 8 // groups, 4 // groups, 3, 2)
+    net = Net(6, 7, 4)
+    net.add("BipolarQuant", 1.0)
+    sizes = {"kernel_size": [3, 2], "stride": [2, 1], "pad_amount": [1, 0, 1, 1], "pad_value": fill}
+    net.add("Im2Col", **sizes, dilations=[1, 2], input_shape="(1,6,7,4)", depthwise=int(groups > 1))
+    if behind == "a scale":
+        net.add("Mul", 0.5)
+    if behind == "thresholds":
+        net.add("MultiThreshold", [[-0.5, 0.5]], data_layout="NHWC")
+    net.add("MatMul", weight.transpose(2, 3, 1, 0).reshape(24, 8))
+    net.add("Add", numbers(rng, 8))
+    net.add("Transpose", perm=[0, 3, 1, 2])
+    operators = check(net, tmp_path)
+    assert {it.groups for it in operators if isinstance(it, BConv)} == {groups}
+
+
+def test_a_map_with_channels_last_at_the_end_is_said(rng, tmp_path):
+    net = Net(3, 5, 6)
+    net.add("Conv", numbers(rng, (4, 3, 1, 1)))
+    net.add("Transpose", perm=[0, 2, 3, 1])
+    images = numbers(rng, (8, 3, 5, 6))
+    expected, found, _ = outputs(net, tmp_path, images)
+    assert np.array_equal(expected.reshape(8, 5, 6, 4).transpose(0, 3, 1, 2).reshape(8, -1), found)
+    assert "channels, rows, columns" in import_qonnx(net.bytes(), tmp_path / "n.ftbnn").notes[0]
+
+
+@pytest.mark.parametrize("image", [(4, 5, 5), (4, 1, 1), (4,)])
+def test_weights_of_groups_in_a_matrix(image, rng, tmp_path):
+    net = Net(*image)
+    weight = np.zeros((6, 4, *[1] * (len(image) - 1)), np.float32)
+    weight[:3, :2], weight[3:, 2:] = (rng.normal(size=(3, 2, *weight.shape[2:])) for _ in range(2))
+    net.add(*("Conv", weight) if len(image) > 1 else ("Gemm", weight.T))
+    images = numbers(rng, (8, *image))
+    expected, found, graph = outputs(net, tmp_path, images)
+    assert np.allclose(expected, found, rtol=1e-6, atol=1e-6)
+    assert [it.groups for it in graph.operators] == [2]
+
+
+def test_sums_are_whole_before_they_are_scaled(rng, tmp_path):
+    """Where several binary convolutions take the place of one, 0 is 0, and not the rest of three roundings."""
+    net = Net(3, 9, 9)
+    net.add("Quant", 0.3, 0.0, 2.0, signed=1)
+    quantised = net.x
+    first = net.add("Conv", rng.integers(-1, 2, (7, 3, 3, 3)) * np.float32(0.7), pads=[1, 1, 1, 1])
+    second = net.add("Conv", inputs=[quantised, net.const(rng.integers(-1, 2, (5, 3, 1, 1)) * np.float32(0.6))])
+    net.add("Concat", inputs=[first, second], axis=1)
+    net.add("BipolarQuant", 1.0)
+    net.add("Conv", signs(rng, 6, 12, 3, 3))
+    check(net, tmp_path, unit=0.1, count=200)
+
+
+@pytest.mark.parametrize("end", ["TopK", "ArgMax"])
+def test_the_best_class_at_the_end_is_left_out_and_said(end, rng, tmp_path):
+    net = Net(4)
+    net.add("MatMul", numbers(rng, (4, 3)))
+    if end == "TopK":
+        net.x = net.add("TopK", np.array([1], np.int64), outputs=2, axis=-1).replace("_0", "_1")
+    else:
+        net.add("ArgMax", axis=1)
+    assert (
+        f"{end} '{end}_1' at the end is left out: the file gives all scores"
+        in (import_qonnx(net.bytes(), tmp_path / "n.ftbnn").notes[0])
+    )
+
+
 def test_a_softmax_at_the_end_is_left_out_and_said(rng, tmp_path):
     net = Net(4)
     net.add("MatMul", numbers(rng, (4, 3)))
@@ -282,6 +364,14 @@ REFUSED = {
     "Quant": lambda net, _: net.add("Quant", 1.0, 0.0, 2.5),
     "MaxPool": lambda net, _: net.add("MaxPool", kernel_shape=[9, 9]),
     "AveragePool": lambda net, _: net.add("AveragePool", kernel_shape=[2, 2], strides=[2, 2], pads=[1] * 7),
+    "Gemm": lambda net, _: (net.add("Flatten"), net.add("Gemm", np.ones((1, 5)), transA=1)),
+    "ArgMax": lambda net, _: (net.add("Flatten"), net.add("ArgMax", axis=0)),
+    "TopK": lambda net, _: (net.add("Flatten"), net.add("TopK", np.array([1], np.int64), largest=0)),
+    "Selu": lambda net, _: net.add("Selu"),
+    "Where": lambda net, _: (net.add("Greater", 0.0), net.add("Where", "x", "x")),
+    "Max": lambda net, _: (net.add("Relu"), net.add("Max", "x")),
+    "Flatten": lambda net, _: (net.add("Im2Col", kernel_size=[2, 2], stride=[1, 1]), net.add("Flatten")),
+    "Im2Col": lambda net, _: net.add("Im2Col", kernel_size=[9, 9], stride=[1, 1]),
     "ConstantOfShape": lambda net, _: net.add(
         "Add", net.add("ConstantOfShape", inputs=[net.const(np.array([2**40], np.int64))])
     ),

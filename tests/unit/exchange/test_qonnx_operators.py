@@ -18,7 +18,7 @@ from qonnx.core.modelwrapper import ModelWrapper  # noqa: E402
 from qonnx.core.onnx_exec import execute_onnx  # noqa: E402
 from qonnx.transformation.infer_shapes import InferShapes  # noqa: E402
 
-OWN = ("BipolarQuant", "IntQuant", "MaxPoolNHWC", "MultiThreshold", "Quant", "QuantAvgPool2d", "Trunc")
+OWN = ("BipolarQuant", "DebugMarker", "IntQuant", "MaxPoolNHWC", "MultiThreshold", "Quant", "QuantAvgPool2d", "Trunc")
 OWN += ("XnorPopcountMatMul",)
 RANDOM = np.random.default_rng(0)
 
@@ -124,6 +124,43 @@ CASES = {
         net.add("MatMul", signs(4, 6)),
         net.add("Transpose", perm=[0, 3, 1, 2]),
     ),
+    "MatMul from the left": lambda net: (
+        net.add("Reshape", np.array([1, 4, 36], np.int64)),
+        net.add("BipolarQuant", 1.0),
+        net.add("MatMul", inputs=[net.const(signs(5, 4)), net.x]),
+    ),
+    "joined where channels are last": lambda net: (
+        net.add("Transpose", perm=[0, 2, 3, 1]),
+        net.add("Concat", net.add("MatMul", signs(4, 3)), inputs=[net.x, "t0"], axis=-1),
+        net.add("MatMul", signs(7, 2)),
+        net.add("Transpose", perm=[0, 3, 1, 2]),
+    ),
+    "added where channels are last": lambda net: (
+        net.add("Transpose", perm=[0, 2, 3, 1]),
+        net.add("Add", net.add("MatMul", signs(4, 4)), inputs=[net.x, "t0"]),
+        net.add("Transpose", perm=[0, 3, 1, 2]),
+    ),
+    "sums of three": lambda net: net.add("Sum", inputs=["x", net.add("Relu"), net.add("Neg")]),
+    "Max and Min": lambda net: (net.add("Max", -0.5), net.add("Min", inputs=[net.const(1.25), net.x])),
+    "Abs": lambda net: net.add("Abs"),
+    "a marker": lambda net: net.add("DebugMarker", export_debug_name="here"),
+    **{
+        f"{op}, then a choice": lambda net, op=op: (
+            net.add(op, numbers(RANDOM, (4, 1, 1))), net.add("Where", 1.0, -1.0), net.add("Conv", signs(5, 4, 3, 3)))
+        for op in ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+    },
+    "a choice by channel": lambda net: (
+        net.add("Less", inputs=[net.const(0.5), net.x]), net.add("Not"),
+        net.add("Where", numbers(RANDOM, (4, 1, 1)), numbers(RANDOM, (4, 1, 1))),
+    ),
+    "truth values as numbers": lambda net: (
+        net.add("Greater", 0.25), net.add("Cast", to=1), net.add("Mul", 2.0), net.add("Sub", 1.0),
+        net.add("Conv", signs(5, 4, 3, 3)),
+    ),
+    **{
+        f"{op} before a quantiser": lambda net, op=op: (net.add(op), quant(0.25, 0.0, 3.0)(net))
+        for op in ("Celu", "Elu", "Selu", "Softplus", "Softsign")
+    },
     "Flatten behind the rows": lambda net: (
         net.add("Transpose", perm=[0, 2, 3, 1]),
         net.add("Flatten"),
@@ -160,8 +197,15 @@ def test_as_qonnx_computes_it(case, tmp_path, monkeypatch):
     assert np.array_equal(found, expected)
 
 
-def test_an_unknown_domain_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("domain", "reason"),
+    [
+        ("com.example", r"its domain 'com\.example' is unknown"),
+        ("finn.custom_op.fpgadataflow.hls", "it is a layer of FINN's hardware; import the network from before"),
+    ],
+)
+def test_an_unknown_domain_is_refused(domain, reason, tmp_path):
     net = Net(4, 6, 6)
-    net.add("Relu", domain="com.example")
-    with pytest.raises(ImportRefused, match=r"its domain 'com\.example' is unknown"):
+    net.add("Relu", domain=domain)
+    with pytest.raises(ImportRefused, match=reason):
         import_qonnx(net.bytes(), tmp_path / "net.ftbnn")
