@@ -48,7 +48,7 @@ def check(
     model: OnnxModel, lowered: Lowered, info: InputInfo, samples: Array, to_images: Callable[[Array], Array]
 ) -> Agreement:
     """Raises ImportRefused at the first tensor that the file does not hold."""
-    batch = model.shape[0] or 1
+    batch = _batch(model)
     model = replace(model, nodes=tuple(needed(model.nodes, lowered.output)))
     rows = max(len(samples) // batch * batch, batch)
     samples = np.resize(samples, (rows, *samples.shape[1:]))
@@ -67,6 +67,19 @@ def check(
     chosen = np.take_along_axis(expected, found.argmax(1)[:, None], 1)[:, 0]
     same = chosen >= expected.max(axis=1) - ROUNDING * size
     return Agreement(rows, compared, float(same.mean()), float((errors <= ROUNDING).mean()), float(errors.max()))
+
+
+def _batch(model: OnnxModel) -> int:
+    """How many images the nodes take at a time: as many as the network was written for where a shape names that number.
+
+    Files made from a whole data set are written for hundreds of thousands, and mostly no node minds."""
+    written = model.shape[0] or 1
+    attributes = (
+        value for node in model.nodes for value in node.attributes.values() if isinstance(value, list | tuple)
+    )
+    constants = (array for array in model.constants.values() if array.dtype.kind == "i" and array.ndim == 1)
+    is_named = any(len(shape) and shape[0] == written for shape in (*attributes, *constants))
+    return written if is_named else 1
 
 
 def _settled(model: OnnxModel) -> OnnxModel:

@@ -19,6 +19,7 @@ from ftbnn.files import write_atomically
 from ftbnn.packing.write import InputInfo, encode
 
 SAMPLES = 16
+MOST_NUMBERS = 1 << 22  # of the largest tensor over all samples: the nodes are run in NumPy
 METADATA = "ftbnn."  # what an export of ours has left in the file
 
 
@@ -130,15 +131,17 @@ def _random(lowered: Lowered, info: InputInfo) -> NDArray[np.float32]:
     """Pixels as photos have them, half of them in patches, normalised as the file says."""
     random = np.random.default_rng(0)
     start = lowered.graph.input
-    pixels = random.integers(0, 256, (SAMPLES, start.channels, start.height, start.width))
-    for k in range(1, SAMPLES, 2):  # neighbours that are alike
+    largest = max(value.size for value in (start, *(operator.output for operator in lowered.graph.operators)))
+    count = min(SAMPLES, max(2, MOST_NUMBERS // largest))
+    pixels = random.integers(0, 256, (count, start.channels, start.height, start.width))
+    for k in range(1, count, 2):  # neighbours that are alike
         rows, columns = np.arange(start.height) // 4 * 4, np.arange(start.width) // 4 * 4
         pixels[k] = pixels[k][:, rows][:, :, columns]
     mean, std = (np.array(numbers, np.float32)[:, None, None] for numbers in (info.mean, info.std))
     images = ((pixels / np.float32(255)).astype(np.float32) - mean) / std
     dims = [lowered.shape[k] for k in lowered.layout]
     back = [0, *(int(k) + 1 for k in np.argsort(lowered.layout))]
-    return np.ascontiguousarray(images.astype(np.float32).reshape(SAMPLES, *dims).transpose(back))
+    return np.ascontiguousarray(images.astype(np.float32).reshape(count, *dims).transpose(back))
 
 
 def file_images(lowered: Lowered, x: NDArray[Any]) -> NDArray[np.float32]:

@@ -451,3 +451,18 @@ def test_a_file_that_computes_something_else_is_refused(damage, rng, tmp_path, m
     with pytest.raises(ImportRefused, match=f"cannot import Conv '{node}': the file gives other numbers"):
         import_qonnx(net.bytes(), tmp_path / "other.ftbnn")
     assert not (tmp_path / "other.ftbnn").exists()
+
+
+@pytest.mark.parametrize(("is_named", "samples"), [(False, 16), (True, 400)])
+def test_a_network_written_for_a_whole_data_set_is_tried_on_a_few_images(tmp_path, is_named, samples):
+    net = Net(4, 3, 3, batch=400)
+    net.add("Reshape", np.array([400 if is_named else -1, 36]))
+    net.add("Gemm", numbers(np.random.default_rng(0), (36, 5)))
+    assert import_qonnx(net.bytes(), tmp_path / "net.ftbnn").samples == samples
+
+
+def test_large_images_are_tried_on_fewer(tmp_path):
+    net = Net(3, 400, 400)
+    net.add("Conv", numbers(np.random.default_rng(0), (16, 3, 1, 1)))
+    net.add("GlobalAveragePool")
+    assert import_qonnx(net.bytes(), tmp_path / "net.ftbnn").samples == 2
