@@ -77,10 +77,17 @@ class Feature:
     @property
     def order(self) -> list[int]:
         """Its axes in the order in which the value has them: by how far apart neighbours are."""
-        numbers = self.numbers()
+        if self.elements is None:
+            return list(range(len(self.shape)))
+        numbers, value = self.elements, self.value
         first = numbers[(0,) * numbers.ndim]
         apart = [np.take(numbers, min(1, side - 1), axis).flat[0] - first for axis, side in enumerate(numbers.shape)]
-        return sorted(range(numbers.ndim), key=lambda axis: -apart[axis] if numbers.shape[axis] > 1 else 0)
+        single = [axis for axis, side in enumerate(numbers.shape) if side == 1]  # has no neighbours
+        others = sorted((axis for axis in range(numbers.ndim) if axis not in single), key=lambda axis: -apart[axis])
+        sides = (value.channels, value.height, value.width)
+        if numbers.ndim == len(sides) and sides.count(1) == len(single):
+            return [single.pop(0) if side == 1 else others.pop(0) for side in sides]
+        return others + single
 
     def then(self, *functions: Function) -> "Feature":
         fill = None if self.fill is None else apply(functions, self.fill)

@@ -466,3 +466,18 @@ def test_large_images_are_tried_on_fewer(tmp_path):
     net.add("Conv", numbers(np.random.default_rng(0), (16, 3, 1, 1)))
     net.add("GlobalAveragePool")
     assert import_qonnx(net.bytes(), tmp_path / "net.ftbnn").samples == 2
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_sums_of_maps_however_their_axes_lie(tmp_path, channels, is_last):
+    net = Net(channels, 6, 5)
+    made = net.add("Conv", numbers(np.random.default_rng(0), (channels, channels, 3, 3)), pads=[1, 1, 1, 1])
+    both = [made, "x"]
+    if is_last:
+        both = [net.add("Transpose", inputs=[name], perm=[0, 2, 3, 1]) for name in both]
+    net.add("Add", inputs=both)
+    if is_last:
+        net.add("Transpose", perm=[0, 3, 1, 2])
+    net.add("Flatten")
+    check(net, tmp_path)
