@@ -166,21 +166,43 @@ class Gradient {
   std::vector<float> scratch_;
 };
 
+// Four sums of each channel: single precision within a run, double over the runs of a piece, the pieces in their order.
+class FourSums {
+ public:
+  FourSums(int channels, int pieces) : four_(4 * z(channels)), run_(four_ * z(pieces)), partial_(four_ * z(pieces)) {}
+
+  // reduce(to) makes those of a run.
+  template <typename Reduce>
+  void add(int piece, const Reduce& reduce) {
+    float* to = run_.data() + four_ * z(piece);
+    reduce(to);
+    for (std::size_t k = 0; k < four_; ++k) partial_[four_ * z(piece) + k] += static_cast<double>(to[k]);
+  }
+
+  std::vector<double> total() const {
+    std::vector<double> sums(four_);
+    add_rows(partial_, sums);
+    return sums;
+  }
+
+ private:
+  std::size_t four_;
+  std::vector<float> run_;
+  std::vector<double> partial_;
+};
+
 // Over all positions: dz, dz * (x - mean) and the slopes' gradients.
 std::vector<double> sums_of_map(const Norm& norm, const NormTensors& t, const Form& form, Gradient& gradient,
                                 Team& team) {
-  const std::size_t channels = z(norm.channels), four = 4 * channels;
   const NormKernels& rows = norm_table().best(norm.usable).kernels;
-  std::vector<float> run(four * z(gradient.pieces()));
-  std::vector<double> partial(four * z(gradient.pieces())), sums(four);
+  FourSums sums(norm.channels, gradient.pieces());
   gradient.run(team, [&](int piece, std::size_t first, std::size_t positions, const float* dz) {
-    float* part = run.data() + four * z(piece);
-    const std::size_t at = first * channels;
-    rows.reduce(dz, t.x + at, from(t.shortcut, at), positions, norm.channels, form.get(), part);
-    for (std::size_t k = 0; k < four; ++k) partial[four * z(piece) + k] += static_cast<double>(part[k]);
+    const std::size_t at = first * z(norm.channels);
+    sums.add(piece, [&](float* to) {
+      rows.reduce(dz, t.x + at, from(t.shortcut, at), positions, norm.channels, form.get(), to);
+    });
   });
-  add_rows(partial, sums);
-  return sums;
+  return sums.total();
 }
 
 // Whether a pool's outputs say what x - mean was where they came from: z - shift is scale times that.
@@ -195,25 +217,23 @@ bool has_digits(const Norm& norm, const Form& form) {
 
 // The same from a pool's outputs, a quarter of the map or less, and no gradient is routed for it.
 std::vector<double> sums_of_outputs(const Norm& norm, const NormTensors& t, const Form& form, Team& team) {
-  const std::size_t channels = z(norm.channels), four = 4 * channels;
-  const std::size_t positions = z(norm.n) * z(norm.pool->oh) * z(norm.pool->ow);
+  const std::size_t channels = z(norm.channels), positions = z(norm.n) * z(norm.pool->oh) * z(norm.pool->ow);
   const NormKernels& rows = norm_table().best(norm.usable).kernels;
   const NormForm about_shift = {form.shift, nullptr, nullptr, nullptr, nullptr, true};
   const Pieces pieces((positions + FLOAT_RUN - 1) / FLOAT_RUN);  // of runs
-  std::vector<float> run(four * z(pieces.count()));
-  std::vector<double> partial(four * z(pieces.count())), sums(four);
+  FourSums sums(norm.channels, pieces.count());
   team.run(pieces.count(), [&](int piece) {
-    float* part = run.data() + four * z(piece);
     for (std::size_t k = 0; k < pieces.length(piece); ++k) {
-      const std::size_t first = (pieces.first(piece) + k) * FLOAT_RUN, count = std::min(FLOAT_RUN, positions - first);
-      rows.reduce(t.grad + first * channels, t.out + first * channels, nullptr, count, norm.channels, about_shift,
-                  part);
-      for (std::size_t j = 0; j < four; ++j) partial[four * z(piece) + j] += static_cast<double>(part[j]);
+      const std::size_t first = (pieces.first(piece) + k) * FLOAT_RUN, at = first * channels;
+      sums.add(piece, [&](float* to) {
+        rows.reduce(t.grad + at, t.out + at, nullptr, std::min(FLOAT_RUN, positions - first), norm.channels,
+                    about_shift, to);
+      });
     }
   });
-  add_rows(partial, sums);
-  for (std::size_t c = 0; c < channels; ++c) sums[channels + c] /= static_cast<double>(form.scale[c]);
-  return sums;
+  std::vector<double> found = sums.total();
+  for (std::size_t c = 0; c < channels; ++c) found[channels + c] /= static_cast<double>(form.scale[c]);
+  return found;
 }
 
 }  // namespace

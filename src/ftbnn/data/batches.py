@@ -240,8 +240,8 @@ class Batches:
         return own * self.world / (last - first)
 
     def _from_memory(self, split: ArraySplit, epoch: int, start: int, order: Tensor) -> Iterator[Batch]:
-        # Each image one way in even epochs and the other way in odd ones: two epochs show both, by chance only half do.
-        first_mirrored = torch.rand(len(split), generator=self._generator()) < 0.5
+        alternates = self.shuffle and self.augmentation == "crop-alternate"
+        mirrored = self._mirrored(epoch) if alternates else None
         for step in range(start, len(self.steps)):
             first, last = self.steps[step]
             own = order[first + self.rank : last : self.world]
@@ -249,9 +249,14 @@ class Batches:
             if self.shuffle:
                 shape = (len(own), *split.images.shape[1:])
                 views = draw_views(self.augmentation, shape, self._generator(epoch, step, self.rank))
-            if self.shuffle and self.augmentation == "crop-alternate":
-                views = views._replace(mirrored=first_mirrored[own] ^ bool(epoch % 2))
+            if mirrored is not None:
+                views = views._replace(mirrored=mirrored[own])
             yield Batch(self._view(split.images, own, views), split.labels[own], self._share(step, len(own)))
+
+    def _mirrored(self, epoch: int) -> Tensor:
+        """Each image one way in even epochs and the other way in odd ones: two epochs show both, by chance half do."""
+        first = torch.rand(len(self.split), generator=self._generator()) < 0.5
+        return first ^ bool(epoch % 2)
 
     def _view(self, images: Tensor, which: Tensor, views: Views) -> Tensor:
         if self.raw or self.spec is None or images.dtype != torch.uint8:
