@@ -3,6 +3,7 @@
 #include "kernels/bconv/adders.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/aligned.h"
 #include "kernels/bconv/border.h"
@@ -76,10 +77,13 @@ std::size_t adders_scratch(const BConvShape& s, const AdderKernels& kernels) {
 void transpose(std::uint64_t (&rows)[64]) {
   std::uint64_t mask = 0x00000000ffffffff;
   for (int step = 32; step > 0; step /= 2, mask ^= mask << step) {
-    for (int k = 0; k < 64; k = ((k | step) + 1) & ~step) {
-      const std::uint64_t swapped = (rows[k] >> step ^ rows[k | step]) & mask;
-      rows[k] ^= swapped << step;
-      rows[k | step] ^= swapped;
+    for (int block = 0; block < 64; block += 2 * step) {
+      std::uint64_t *low = rows + block, *high = low + step;
+      for (int k = 0; k < step; ++k) {
+        const std::uint64_t swapped = (low[k] >> step ^ high[k]) & mask;
+        low[k] ^= swapped << step;
+        high[k] ^= swapped;
+      }
     }
   }
 }
@@ -181,24 +185,24 @@ class AddersBConv final : public BConv {
     }
   }
 
-  // Weights [channel][tap][word] as [tap][quad] digits.
+  // Weights [channel][tap][word] as [tap][quad] digits, 64 lanes at a time.
   void make_digits(const Piece& piece, WeightWords from) {
-    const int inputs = s_.ins().size(piece.group), quads = quads_of(inputs), lanes = lanes_of(piece.channels);
-    const std::size_t words = words_of(inputs), bytes = z(lanes) / 8;
-    for (int t = 0; t < s_.taps(); ++t) {
-      std::uint8_t* tap = weights_.data() + piece.weights_at + z(t * quads * QUAD_DIGITS) * bytes;
-      for (int c = 0; c < inputs; c += 64) {
-        for (int j = 0; j < lanes / 8; j += 8) {  // of 64 lanes
-          std::uint64_t bits[64];
-          for (int k = 0; k < 64; ++k) {
-            const int o = lane_of(lanes, j + k / 8, k % 8);
-            bits[k] = o < piece.channels ? from[(z(o) * z(s_.taps()) + z(t)) * words + z(c) / 64] : 0;
-          }
-          transpose(bits);
-          for (int k = 0; k < std::min(64, inputs - c); ++k) {
-            std::copy_n(reinterpret_cast<const std::uint8_t*>(bits + k), 8, tap + z(c + k) * bytes + z(j));
-          }
-        }
+    const int inputs = s_.ins().size(piece.group), lanes = lanes_of(piece.channels);
+    const std::size_t words = words_of(inputs), size = z(s_.taps()) * words, bytes = z(lanes) / 8;
+    for (int j = 0; j < lanes / 8; j += 8) {
+      WeightWords channels[64];  // or null
+      for (int k = 0; k < 64; ++k) {
+        const int o = lane_of(lanes, j + k / 8, k % 8);
+        channels[k] = o < piece.channels ? from + z(o) * size : nullptr;
+      }
+      std::uint8_t* tap = weights_.data() + piece.weights_at + z(j);
+      for (std::size_t word = 0; word < size; ++word) {
+        std::uint64_t bits[64];
+        for (int k = 0; k < 64; ++k) bits[k] = channels[k] != nullptr ? channels[k][word] : 0;
+        transpose(bits);
+        const int first = static_cast<int>(word % words) * 64;
+        for (int k = 0; k < std::min(64, inputs - first); ++k) std::memcpy(tap + z(first + k) * bytes, bits + k, 8);
+        if (word % words == words - 1) tap += z(quads_of(inputs)) * QUAD_DIGITS * bytes;
       }
     }
   }

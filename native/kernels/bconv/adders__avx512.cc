@@ -17,7 +17,7 @@ constexpr int BLOCK = 8;                               // quads whose tables are
 constexpr int POSITIONS = 128;                         // whose digits are, in the next one
 constexpr int FINISHED = 8;                            // positions that become numbers at a time
 constexpr int MAJORITIES = 8, TABLE = 2 + MAJORITIES;  // digits of three weights
-constexpr int KEPT = 7;  // digits that a block adds to in registers; carries go into the others
+constexpr int KEPT = LEAST_DIGITS;  // digits that a block adds to in registers; carries go into the others
 
 struct Wide {
   using V = __m512i;
@@ -30,7 +30,7 @@ struct Wide {
   static V logic(V a, V b, V c) {
     return _mm512_ternarylogic_epi64(a, b, c, Truth);
   }
-  static V even(int mask) { return _mm512_set1_epi8(static_cast<char>(mask)); }
+  static V splat(int mask) { return _mm512_set1_epi8(static_cast<char>(mask)); }
   template <int Bits>
   static V left(V v) {
     return _mm512_slli_epi16(v, Bits);
@@ -54,7 +54,7 @@ struct Narrow {
   static V logic(V a, V b, V c) {
     return _mm256_ternarylogic_epi64(a, b, c, Truth);
   }
-  static V even(int mask) { return _mm256_set1_epi8(static_cast<char>(mask)); }
+  static V splat(int mask) { return _mm256_set1_epi8(static_cast<char>(mask)); }
   template <int Bits>
   static V left(V v) {
     return _mm256_slli_epi16(v, Bits);
@@ -187,7 +187,7 @@ __attribute__((noinline)) void add_block(const std::uint8_t* tables, const std::
 // Of vectors `Step` apart, the blocks of Step x Step bits that `low` leaves out change places.
 template <typename D, int Step>
 __attribute__((always_inline)) inline void swap_blocks(typename D::V (&v)[8], int low) {
-  const typename D::V mask = D::even(low);
+  const typename D::V mask = D::splat(low);
 #pragma GCC unroll 8
   for (int k = 0; k < 8; ++k) {
     if ((k & Step) != 0) continue;
@@ -205,6 +205,7 @@ __attribute__((always_inline)) inline void transpose(typename D::V (&v)[8]) {
   swap_blocks<D, 1>(v, 0x55);
 }
 
+// The digits of a position to a number of each output channel.
 template <typename D>
 __attribute__((noinline)) void to_numbers(const std::uint8_t* from, int digits, std::int16_t* to) {
   typename D::V low[8], high[8];
@@ -326,8 +327,8 @@ void spread(const std::uint64_t* codes, std::size_t words, int positions, int qu
     for (int k = 0; k < quads; ++k) {
       std::uint32_t bits;
       std::memcpy(&bits, bytes + QUAD_CHANNELS * k / 8, sizeof bits);
-      const std::uint64_t of = _pdep_u64(bits >> QUAD_CHANNELS * k % 8, patterns);
-      *to++ = of << 11 | ((of ^ of >> 1 ^ of >> 2) & ones) << 3;
+      const std::uint64_t pattern = _pdep_u64(bits >> QUAD_CHANNELS * k % 8, patterns);
+      *to++ = pattern << 11 | ((pattern ^ pattern >> 1 ^ pattern >> 2) & ones) << 3;
     }
   }
 }

@@ -104,10 +104,15 @@ def test_the_held_out_images_are_those_of_the_data_not_of_the_run(tmp_path):
 
 
 def test_the_network_is_left_with_the_chosen_weights(tmp_path):
-    network = binary()
-    scores = fit(network, (TRAIN, VAL, TEST), replace(RECIPE, lr=0.3, epochs=4), tmp_path / "run", QUIET)
-    assert scores["epoch"] < 4, "at this rate the last epoch is not the best"
-    assert_same_bytes(network.state_dict(), weights(tmp_path / "run", "best.pt"))
+    for seed in range(8):  # at this rate the last epoch is seldom the best; which seeds are so depends on the CPU
+        network, run = binary(), tmp_path / str(seed)
+        scores = fit(
+            network, (TRAIN, VAL, TEST), replace(RECIPE, lr=0.3, epochs=4), run, Options(seed=seed, quiet=True)
+        )
+        if scores["epoch"] < 4:
+            break
+    assert scores["epoch"] < 4
+    assert_same_bytes(network.state_dict(), weights(run, "best.pt"))
     assert evaluate(network, TEST)["test_top1"] == scores["test_top1"]
 
 
