@@ -61,6 +61,21 @@ __attribute__((target("avx512f,avx512vpopcntdq"))) void adders__avx512() {
   }
 }
 
+// Three products are a digit of ones and one of twos, which two full adders add to what there is (adders.h); no number
+// is made of the sums here.
+__attribute__((target("avx512f"))) void threes__avx512() {
+  __m512i acc[8] = {}, carries[8] = {}, digit = _mm512_set1_epi64(steps), other = _mm512_set1_epi64(0x123456789);
+  for (int k = 0; k < steps; ++k) {
+#pragma GCC unroll 8
+    for (int n = 0; n < 8; ++n) {
+      __asm__("" : "+v"(digit), "+v"(other));
+      acc[n] = _mm512_ternarylogic_epi64(acc[n], digit, other, 0x96);
+      carries[n] = _mm512_ternarylogic_epi64(carries[n], acc[n], other, 0xb2);
+      __asm__ volatile("" : "+v"(acc[n]), "+v"(carries[n]));
+    }
+  }
+}
+
 // Dots by table, of six bits (64 entries) and of seven (128).
 __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sextets__avx512() {
   __m512i acc[16] = {}, codes = _mm512_set1_epi8(3), counts = _mm512_set1_epi8(1);
@@ -190,6 +205,7 @@ const Table<Roof>& binary_roofs() {
        {"3 vpternlog, vpopcntq, add", [] { return gmacs(8.0 * 1024 * steps, adders__avx512); }}},
       {"avx512 sextets", VBMI, {"vpermb, add", [] { return gmacs(16.0 * 384 * steps, sextets__avx512); }}},
       {"avx512 septets", VBMI, {"vpermi2b, add", [] { return gmacs(16.0 * 448 * steps, septets__avx512); }}},
+      {"avx512 threes", AVX512, {"vpternlog", [] { return gmacs(8.0 * 768 * steps, threes__avx512); }}},
       {"avx512 tables", AVX512, {"vpshufb, add", [] { return gmacs(16.0 * 256 * steps, tables__avx512); }}},
       {"avx512 bytes",
        AVX512 | feature::avx512_vnni,

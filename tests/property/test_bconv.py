@@ -200,19 +200,39 @@ def test_what_suits_tiles(name):
 
 
 # One epilogue for all kernels of an ISA: tiles give the floats of vectors.
+@pytest.mark.skipif("avx512 adders" not in KERNELS, reason="no AVX-512")
+def test_what_suits_adders():
+    """Whatever fills a good part of 256 or 512 lanes with output channels of one group."""
+    for channels, groups, suits in ((64, 1, False), (200, 1, True), (512, 1, True), (700, 5, False), (1405, 5, True)):
+        assert native.suits("avx512 adders", channels, channels, groups, 3, 7) == suits
+    assert not native.suits("avx512 adders", 64, 1100, 2, 3, 7)  # groups of more than one call's panels
+
+
+# Output channels in one call and in several, in half a vector and in whole ones; groups alike and not alike.
+@pytest.mark.skipif("avx512 adders" not in KERNELS, reason="no AVX-512")
+@given(case=cases(60, 1200), size=st.integers(1, 6))
+@thorough
+def test_adders_of_many_output_channels(case, size):
+    case = replace(case, w=max(size, case.kernel[1]))
+    problem = Problem(case)
+    assert_same(problem.run("avx512 adders"), problem.run("reference"))
+
+
 @pytest.mark.parametrize("name", TILES)
 @given(case=cases(200))
 @thorough
 def test_tiles_give_the_floats_of_vectors(name, case):
     problem = Problem(replace(fitting(name, case), dyadic=False))
-    assert_same(problem.run(name), problem.run("avx512"))
+    vectors = next(kernel for kernel in ("avx512", "avx512 tables") if kernel in KERNELS)
+    assert_same(problem.run(name), problem.run(vectors))
 
 
 # Kernels count in bytes before they count in integers: runs of any length, in one row of taps or more, overflow none.
 @every_kernel
 @pytest.mark.parametrize("kernel", [(1, 1), (1, 4), (3, 1), (3, 3), (2, 5)])
 def test_full_counts_do_not_overflow(name, kernel):
-    most = 32767 // (64 * kernel[0] * kernel[1]) if name in JOINED else 69  # planes sum in 16 bits, and say so
+    sums = 32767  # of planes and adders, which say so
+    most = 69 if name in TILES else sums // (64 * kernel[0] * kernel[1])
     for words in range(1, min(70, most + 1), 3 if name in TILES else 1):
         case = Case(64 * words, 8, 5, 7, kernel=kernel, padding=(0, 0), zero_one=True, act="none", seed=words)
         problem = Problem(fitting(name, case), ones=True)

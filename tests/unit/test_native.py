@@ -75,9 +75,9 @@ def test_an_isa_takes_features_away_and_adds_none(monkeypatch):
         ([], {"conv": "portable", "bconv": "portable", "byte_gradients": "portable"}),
         (AVX2[:-1], {"conv": "portable"}),
         (AVX2, {"conv": "avx2", "bconv": "avx2 nibbles", "gradients": "avx2", "byte_gradients": "avx2"}),
-        # Skylake-X and Cascade Lake count bits by tables, and keep the rest.
-        (AVX512, {"conv": "avx512", "bconv": "avx512 tables", "gradients": "avx512", "byte_gradients": "avx512"}),
-        ([*AVX512, "avx512_vnni"], {"bconv": "avx512 tables", "stem": "avx512vnni", "byte_gradients": "avx512vnni"}),
+        # Skylake-X and Cascade Lake add bits, or count them by tables, and keep the rest.
+        (AVX512, {"conv": "avx512", "bconv": "avx512 adders", "gradients": "avx512", "byte_gradients": "avx512"}),
+        ([*AVX512, "avx512_vnni"], {"bconv": "avx512 adders", "stem": "avx512vnni", "byte_gradients": "avx512vnni"}),
         ([*AVX2, "avx_vnni"], {"conv": "avx2", "stem": "avxvnni", "byte_gradients": "avxvnni"}),
         ([*AVX512, "avx512_vpopcntdq"], {"bconv": "avx512", "stem": "none"}),
         ([*AVX512, "avx512_bf16"], {"gradients": "avx512bf16"}),

@@ -2,6 +2,7 @@
 // rest.
 #pragma once
 
+#include "kernels/bconv/adders.h"
 #include "kernels/bconv/bconv.h"
 #include "kernels/bconv/planes.h"
 #include "kernels/bconv/tiles.h"
@@ -38,6 +39,22 @@ BConvKernels by_planes() {
             return make_by_planes(shape, layout, weights, kernels);
           },
           true};
+}
+
+bool can_adders(const BConvShape& shape);
+bool suits_adders(const BConvShape& shape);
+Sizes adders_sizes(const BConvShape& shape, const AdderKernels& kernels);
+std::unique_ptr<BConv> make_by_adders(const BConvShape& shape, const CodeLayout& layout, WeightWords weights,
+                                      const AdderKernels& kernels);
+
+// Adding bits of many output channels at once (adders.cc).
+template <const AdderKernels& kernels>
+BConvKernels by_adders() {
+  return {can_adders, suits_adders, [](const BConvShape& shape) { return adders_sizes(shape, kernels); },
+          [](const BConvShape& shape, const CodeLayout& layout, WeightWords weights) {
+            return make_by_adders(shape, layout, weights, kernels);
+          },
+          false};
 }
 
 bool can_tiles(const BConvShape& shape);

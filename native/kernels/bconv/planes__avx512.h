@@ -108,39 +108,46 @@ inline void transpose(const std::int16_t* from, std::size_t stride, __m512i (&v)
 
 // Counts of `Positions` positions to sums, then the epilogue.
 template <int Positions>
-inline void finish_some(const FinishPlanes& row, int first, int x, const __m256i* counts) {
+__attribute__((noinline)) void finish_some(const FinishPlanes& row, int first, int x, const std::int16_t* counts) {
   const __m512 worth = _mm512_set1_ps(row.worth);
+  const std::uint8_t* border = row.border + x;
   __m512 y[Positions];
 #pragma GCC unroll 8
   for (int p = 0; p < Positions; ++p) {
-    y[p] = _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi16_epi32(0xffff, counts[p]));
-    y[p] = _mm512_fnmadd_ps(worth, y[p], _mm512_loadu_ps(row.base + row.border[x + p] * PANEL + first));
+    const __m256i count = _mm256_load_si256(reinterpret_cast<const __m256i*>(counts + p * LANES));
+    y[p] = _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi16_epi32(0xffff, count));
+  }
+  if (border[0] == border[Positions - 1]) {  // and so all between
+    const __m512 base = _mm512_loadu_ps(row.base + border[0] * PANEL + first);
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) y[p] = _mm512_fnmadd_ps(worth, y[p], base);
+  } else {
+#pragma GCC unroll 8
+    for (int p = 0; p < Positions; ++p) {
+      y[p] = _mm512_fnmadd_ps(worth, y[p], _mm512_loadu_ps(row.base + border[p] * PANEL + first));
+    }
   }
   ftbnn::finish(row.end, row.channels, first, static_cast<std::size_t>(x), y);
 }
 
+// Sixteen positions, or those that a row has left, in two halves: 14 are twice 7, which no smaller parts do as fast.
 void finish(const FinishPlanes& row) {
+  static constexpr decltype(&finish_some<1>) some[8] = {finish_some<1>, finish_some<2>, finish_some<3>, finish_some<4>,
+                                                        finish_some<5>, finish_some<6>, finish_some<7>, finish_some<8>};
+  alignas(64) std::int16_t counts[16 * LANES];
   for (int x = 0; x < row.width; x += 16) {
+    const int left = row.width - x < 16 ? row.width - x : 16, half = left <= 8 ? left : (left + 1) / 2;
     for (int first = 0; first < row.channels; first += LANES) {
       __m512i columns[8];
       transpose(row.sums + static_cast<std::size_t>(first) * row.sums_stride + x, row.sums_stride, columns);
-      __m256i counts[16];
 #pragma GCC unroll 8
       for (int p = 0; p < 8; ++p) {
-        counts[p] = _mm512_castsi512_si256(columns[p]);
-        counts[8 + p] = _mm512_extracti64x4_epi64(columns[p], 1);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(counts + p * LANES), _mm512_castsi512_si256(columns[p]));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(counts + (8 + p) * LANES),
+                           _mm512_extracti64x4_epi64(columns[p], 1));
       }
-      for (int start = 0; start < 16 && x + start < row.width; start += 8) {
-        if (row.width - x - start >= 8) {
-          finish_some<8>(row, first, x + start, counts + start);
-        } else {
-          const int left = row.width - x - start, at = x + start;
-          const __m256i* from = counts + start;
-          if (left & 4) finish_some<4>(row, first, at, from);
-          if (left & 2) finish_some<2>(row, first, at + (left & 4), from + (left & 4));
-          if (left & 1) finish_some<1>(row, first, at + (left & 6), from + (left & 6));
-        }
-      }
+      some[half - 1](row, first, x, counts);
+      if (half < left) some[left - half - 1](row, first, x + half, counts + half * LANES);
     }
   }
 }

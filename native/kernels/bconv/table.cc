@@ -5,6 +5,7 @@
 namespace ftbnn {
 
 extern const TileKernels tiles__amx, tiles__amx_emulated;
+extern const AdderKernels adders__avx512;
 extern const PlaneKernels planes__bitalg, planes__avx512, planes__avx2;
 extern const WordKernels words__avx512, words__avx2, words__neon, words__relaxed, words__simd128, words__portable;
 
@@ -17,6 +18,7 @@ const Table<BConvKernels>& bconv_table() {
 #endif
       {"avx512 planes", AVX512 | feature::avx512_bitalg, by_planes<planes__bitalg>()},
       {"avx512", AVX512 | feature::avx512_vpopcntdq, by_words<words__avx512>()},
+      {"avx512 adders", AVX512, by_adders<adders__avx512>()},
       {"avx512 tables", AVX512, by_planes<planes__avx512>()},
       {"avx2 nibbles", AVX2, by_words<words__avx2>()},
       {"avx2", AVX2, by_planes<planes__avx2>()},
