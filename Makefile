@@ -70,8 +70,13 @@ ARM_TESTS := $(addprefix tests/property/, test_bconv.py test_binary_conv.py test
   test_real_conv_rows.py test_rows.py test_stem.py) \
   $(addprefix tests/unit/test_native.py::, test_the_same_of_arm test_cores_of_arm_have_names \
     test_every_isa_but_portable_has_a_roof_for_both_kinds_of_kernels)
+OPERATOR_TESTS := $(addprefix tests/property/, test_native_block.py test_native_norm.py test_native_pool.py \
+  test_real_conv.py)
+# PyTorch stays here, what it calls runs there.
+ELSEWHERE = FTBNN_ELSEWHERE="build/arm/python tests/arm/engine_server.py" PYTHONPATH=tests/arm OMP_NUM_THREADS=1 \
+  $(BIN)/pytest -q -p elsewhere -p no:cacheprovider
 
-test-arm: $(READY)  ## other architectures under qemu: all kernels and the engine on aarch64, networks on armv7 and riscv64
+test-arm: $(READY)  ## other architectures under qemu: all kernels, the engine and training on aarch64, networks on armv7 and riscv64
 	@tests/arm/prepare.sh $(VENV)
 	@echo "== networks: the same bits everywhere"
 	@$(BIN)/python tests/arm/compare.py
@@ -81,9 +86,10 @@ test-arm: $(READY)  ## other architectures under qemu: all kernels and the engin
 	  echo "== kernels on $$cpu"; \
 	  CPU=$$cpu build/arm/python -m pytest -q -p no:cacheprovider $(ARM_TESTS) || exit 1; \
 	  echo "== the engine on $$cpu"; \
-	  CPU=$$cpu FTBNN_ELSEWHERE="build/arm/python tests/arm/engine_server.py" PYTHONPATH=tests/arm OMP_NUM_THREADS=1 \
-	    $(BIN)/pytest -q -p elsewhere -p no:cacheprovider tests/unit/runtime || exit 1; \
+	  CPU=$$cpu $(ELSEWHERE) tests/unit/runtime || exit 1; \
 	done
+	@echo "== training's operators on max, which has the rows of both others"
+	@CPU=max $(ELSEWHERE) $(OPERATOR_TESTS)
 
 test-systems: $(READY)  ## other systems: the C library for Windows, run by Wine, and for macOS, only compiled
 	@echo "== other systems"

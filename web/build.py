@@ -32,7 +32,8 @@ def require(what: str, is_there: bool, packages: list[str]) -> None:
     command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         sys.exit(f"{what} is not there; on Debian: sudo {' '.join(command)}")
-    print(f"== installing {what}")
+    print(f"== installing {what}", flush=True)
+    run("apt-get", "update")
     run(*command)
 
 

@@ -1,4 +1,6 @@
-"""Runs engines for another process: requests on stdin, answers on stdout, both pickled (see elsewhere.py)."""
+"""Runs engines and training's operators for another process (elsewhere.py): requests on stdin, answers on stdout, both
+pickled.
+"""
 
 import os
 import pickle
@@ -9,23 +11,39 @@ import numpy as np
 
 from ftbnn import _native
 
-ENGINES: dict[int, _native.Engine] = {}
+OBJECTS: dict[int, Any] = {}
+
+
+def kept(made: Any) -> int:
+    OBJECTS[id(made)] = made
+    return id(made)
+
+
+def train(operator: Any, way: str, threads: int, sent: dict[str, tuple[bytes, int]]) -> Any:
+    """What the operator says, and the arrays that it has written."""
+    memory = {name: np.frombuffer(bytearray(data), np.uint8) for name, (data, _) in sent.items()}
+    said = getattr(operator, way)(threads, {name: (memory[name].ctypes.data, sent[name][1]) for name in sent})
+    after = {name: array.tobytes() for name, array in memory.items()}
+    return said, {name: data for name, data in after.items() if data != sent[name][0]}
 
 
 def answer(what: str, *given: Any, **options: Any) -> Any:
-    """One request: `capabilities`, `open`, or an attribute of an open engine."""
+    """One request: `capabilities`, something to `open` or `make`, or what such an object can do."""
     if what == "open":
-        engine = _native.Engine(*given, **options)
-        ENGINES[id(engine)] = engine
-        return id(engine)
+        return kept(_native.Engine(*given, **options))
+    if what == "make":
+        kind, parts = given
+        return kept(getattr(_native.training, kind)(**options, **{name: OBJECTS[part] for name, part in parts.items()}))
+    if what == "train":
+        return train(OBJECTS[given[0]], *given[1:])
     if what.startswith("run"):
         number, images, shape = given
         scores = np.empty(shape, np.float32)
-        getattr(ENGINES[number], what)(images, scores)
+        getattr(OBJECTS[number], what)(images, scores)
         return scores
     if what == "capabilities":
         return _native.capabilities()
-    found = getattr(ENGINES[given[0]], what)
+    found = getattr(OBJECTS[given[0]], what)
     return found(*given[1:]) if callable(found) else found
 
 
@@ -38,7 +56,7 @@ def serve() -> None:
         except EOFError:
             return
         for number in closed:
-            del ENGINES[number]
+            del OBJECTS[number]
         os.environ["FTBNN_ISA"] = isa
         try:
             reply = None, answer(what, *given, **options)

@@ -1,6 +1,8 @@
 """The page's Python side: what is served and written. What it does in a browser is `make test-web`."""
 
 import json
+import socket
+import struct
 import threading
 from contextlib import contextmanager
 from urllib.error import HTTPError
@@ -61,6 +63,18 @@ def test_serves_page_and_zoo():
 def test_serves_nothing_else(path):
     with serving() as address, pytest.raises(HTTPError, match="404"):
         urlopen(f"{address}{path}")
+
+
+def test_a_browser_that_goes_away_is_no_error(built, capsys):
+    (built / "large").write_bytes(bytes(2**24))  # more than fits into what is on its way
+    with serving() as address:
+        connection = socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1])))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # ends at once
+        connection.sendall(b"GET /large HTTP/1.0\r\n\r\n")
+        connection.recv(100)
+        connection.close()
+        assert b"<title>page" in urlopen(f"{address}/").read()
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("built")

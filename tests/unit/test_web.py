@@ -3,6 +3,7 @@
 import json
 import re
 from importlib.metadata import version
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,3 +27,17 @@ def test_every_module_of_the_package_has_types():
     for entry in exports.values():
         if isinstance(entry, dict):
             assert all((ROOT / "web/package" / path).exists() for path in entry.values())
+
+
+def test_what_is_missing_is_installed_of_lists_that_are_fresh(monkeypatch):
+    """A Debian that was just unpacked has no lists of packages."""
+    spec = spec_from_file_location("web_build", ROOT / "web/build.py")
+    build = module_from_spec(spec)
+    spec.loader.exec_module(build)
+    ran = []
+    monkeypatch.setattr(build, "run", lambda *command: ran.append(command[:2]))
+    monkeypatch.setattr(build.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(build.shutil, "which", lambda name: f"/usr/bin/{name}")
+    build.require("Node", False, ["nodejs"])
+    build.require("Chromium", True, ["chromium"])
+    assert ran == [("apt-get", "update"), ("apt-get", "install")]

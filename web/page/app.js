@@ -11,7 +11,7 @@ const $ = (id) => document.getElementById(id);
 const MOST_FILE = 2 ** 28; // a .ftbnn file that is larger than this is a mistake of the hand
 const MOST_MAPS = 64, MOST_CLASSES = 10;
 
-const state = { zoo: [], network: null, bytes: null, file: null, layer: null, shown: null, view: null };
+const state = { zoo: [], own: null, choice: null, network: null, bytes: null, file: null, layer: null, shown: null, view: null };
 
 // Words and numbers
 
@@ -96,66 +96,84 @@ function blank() {
   $("classes").replaceChildren(...names.map((name) => bar("li", name, 0, "")));
   $("classes").classList.add("none");
   $("time").textContent = "–";
-  $("seen").width = $("maps").width = 1;
+  $("seen").width = 1;
+  if (state.network) showMaps().catch(() => {}); // show() waits for its own, and says what is wrong
 }
 
 // Networks
 
-async function useNetwork(bytes, name, facts) {
-  const network = await loadInWorker(bytes); // throws what the engine has against it
-  const file = readFile(bytes);
-  const { inputShape: input } = network;
+const OWN = ""; // the place of one's own network in the list
+let choices = 0; // some come faster than networks are loaded: the last counts
+
+// `choice` is the place in the list, `fetched` a promise of bytes.
+async function choose(choice, name, facts, fetched, wrong) {
+  const mine = ++choices;
+  try {
+    const bytes = await fetched, network = await loadInWorker(bytes); // throws what the engine has against it
+    if (mine !== choices) return network.close();
+    const file = readFile(bytes);
+    if (choice === OWN) listOwn({ bytes, name, facts });
+    state.choice = $("network").value = choice;
+    useNetwork(network, { bytes, file, name, facts });
+    again();
+  } catch (error) {
+    if (mine !== choices) return;
+    say(`${wrong}: ${error.message}`);
+    $("network").value = state.choice;
+  }
+}
+
+function useNetwork(network, { bytes, file, name, facts }) {
+  const { inputShape: { channels, height, width }, outputs } = network;
   // Browsers compile well what is hot. A network that is closed before that has nothing to warm up for.
-  network.time(new Uint8Array(input.channels * input.height * input.width), 100).catch(() => {});
+  network.time(new Uint8Array(channels * height * width), 100).catch(() => {});
   state.network?.close();
   Object.assign(state, { network, bytes, file, name, shown: null });
   state.layer = file.operators.find((op) => op.kind === "bconv") ?? null;
   say();
   blank();
-  const { channels, height, width } = network.inputShape;
-  $("facts").textContent = `${facts} ${width} × ${height} pixels, ${channels === 1 ? "grey" : "colour"}, ${network.classNames.length || network.outputs} classes.`;
+  const colours = { 1: "grey", 3: "colour" }[channels] ?? `${channels} channels`;
+  $("facts").textContent = `${facts} ${width} × ${height} pixels, ${colours}, ${outputs} ${outputs === 1 ? "class" : "classes"}.`;
   const floats = file.operators.reduce((sum, op) => sum + (op.weightBits === 1 ? op.bits.length * 32 : op.weightBytes ?? 0), 0);
   number("size", size(bytes.length), `${Math.max(1, Math.round(floats / bytes.length))} × smaller than floats`);
   const all = file.operators.reduce((sum, op) => sum + op.macs, 0);
   const binary = file.operators.reduce((sum, op) => sum + (op.kind === "bconv" ? op.macs : 0), 0);
   number("binary", percent(all ? binary / all : 0), "of all products");
-  $("engine").textContent = `ftbnn ${await version()}, WebAssembly (${network.isa}), one thread.`;
+  $("engine").textContent = `ftbnn ${state.version}, WebAssembly (${network.isa}), one thread.`;
   listLayers();
   showFirstFilters();
-  showMaps();
   clearRace();
   $("pad-hint").textContent = isDigits() ? "Draw a digit" : "Draw something, or choose Photo";
 }
 
 const isDigits = () => state.file?.classNames.join() === "0,1,2,3,4,5,6,7,8,9";
 
-async function chooseZoo(name) {
-  const card = state.zoo.find((one) => one.name === name);
-  const bytes = await bytesOf(new URL(`./zoo/${name}.ftbnn`, import.meta.url));
-  await useNetwork(bytes, name, card.about);
-  again();
+function chooseListed(choice) {
+  if (choice === OWN) return choose(OWN, state.own.name, state.own.facts, state.own.bytes, state.own.name);
+  const { name, about } = state.zoo.find((one) => one.name === choice);
+  return choose(name, name, about, bytesOf(new URL(`./zoo/${name}.ftbnn`, import.meta.url)), name);
 }
 
-async function openFile(file) {
-  try {
-    if (file.size === 0) throw new Error("the file is empty");
-    if (file.size > MOST_FILE) throw new Error(`${size(file.size)} are more than a network has`);
-    await useNetwork(await bytesOf(file), file.name, `${file.name}.`);
-    for (const option of $("network").querySelectorAll("[data-own]")) option.remove();
-    const option = new Option(file.name, "", true, true);
-    option.dataset.own = "yes";
-    $("network").append(option);
-    again();
-  } catch (error) {
-    say(`${file.name} is not a network that can be run: ${error.message}`);
-    $("file").value = "";
-  }
+function listOwn(own) {
+  state.own = own;
+  const option = [...$("network").options].find(({ value }) => value === OWN) ?? new Option("", OWN);
+  option.textContent = own.name;
+  $("network").append(option);
 }
 
-// The picture that is there, once more.
+async function bytesOfFile(file) {
+  if (file.size === 0) throw new Error("the file is empty");
+  if (file.size > MOST_FILE) throw new Error(`${size(file.size)} are more than a network has`);
+  return bytesOf(file);
+}
+
+const openFile = (file) => choose(OWN, file.name, `${file.name}.`, bytesOfFile(file), `${file.name} is not a network that can be run`);
+
+// The picture of the open tab, once more.
 function again() {
   if (!$("panel-draw").hidden) drawn();
   else if (!$("panel-photo").hidden && state.photo) showFile(state.photo);
+  else if (!stream) blank();
 }
 
 // Layers
@@ -263,7 +281,7 @@ function isNetworkFile(file) {
 
 function take(file) {
   if (isNetworkFile(file)) return openFile(file);
-  openTab("photo");
+  if ($("panel-photo").hidden) openTab("photo");
   showFile(file);
 }
 
@@ -292,17 +310,23 @@ function showFile(file) {
 
 // The camera
 
-let stream;
+let stream, isStarting = false;
 
 async function startCamera() {
+  if (isStarting) return;
+  isStarting = true;
   try {
     if (!navigator.mediaDevices) throw new Error("the page must come by https, or from this computer");
     stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment", width: { ideal: 640 } } });
+    $("video").srcObject = stream;
+    if ($("panel-camera").hidden) return stopCamera(); // asking took long
+    await $("video").play();
   } catch (error) {
-    return say(`The camera does not start: ${error.message}`);
+    if (!$("panel-camera").hidden) say(`The camera does not start: ${error.message}`);
+    return stopCamera();
+  } finally {
+    isStarting = false;
   }
-  $("video").srcObject = stream;
-  await $("video").play();
   $("camera-hint").hidden = true;
   $("camera").textContent = "Stop the camera";
   const own = stream;
@@ -334,6 +358,7 @@ function openTab(name) {
     $(`tab-${one}`).tabIndex = isOpen ? 0 : -1;
   }
   if (name !== "camera" && stream) stopCamera();
+  again();
 }
 
 // The race
@@ -346,10 +371,12 @@ function clearRace() {
 
 async function runRace() {
   if (!state.shown) return say("Draw or drop something first: the race needs a picture.");
+  const { network, bytes, shown } = state, isOver = () => network !== state.network; // another one was chosen
   $("race").disabled = true;
   clearRace();
   try {
-    const found = await race(state.network, state.bytes, state.shown.answer.seen, (text) => ($("race-result").textContent = `${text} …`));
+    const found = await race(network, bytes, shown.answer.seen, (text) => isOver() || ($("race-result").textContent = `${text} …`));
+    if (isOver()) return;
     const slower = Math.max(found.ours, found.floats);
     $("lane-ours").style.width = `${(100 * found.ours) / slower}%`;
     $("lane-float").style.width = `${(100 * found.floats) / slower}%`;
@@ -357,23 +384,25 @@ async function runRace() {
     $("race-float").textContent = milliseconds(found.floats);
     const times = found.floats / found.ours;
     const words = times >= 1 ? `${times.toFixed(1)} times as fast` : `${(1 / times).toFixed(1)} times slower`;
-    $("race-result").textContent = `1 bit is ${words}, and ${size(state.bytes.length)} in place of ${size(found.sizeBytes)}. ` +
+    $("race-result").textContent = `1 bit is ${words}, and ${size(bytes.length)} in place of ${size(found.sizeBytes)}. ` +
       (found.agree ? "Both say the same class." : "They differ about the class: a sign next to 0 has turned.");
   } catch (error) {
+    if (isOver()) return;
     $("race-result").textContent = "";
     say(`The race cannot be run: ${error.message}`);
+  } finally {
+    $("race").disabled = false;
   }
-  $("race").disabled = false;
 }
 
 // Events
 
-$("network").addEventListener("change", () => {
-  const name = $("network").value;
-  if (name) chooseZoo(name).catch((error) => say(`${name}: ${error.message}`));
-});
+$("network").addEventListener("change", () => chooseListed($("network").value));
 $("open").addEventListener("click", () => $("file").click());
-$("file").addEventListener("change", () => $("file").files[0] && openFile($("file").files[0]));
+$("file").addEventListener("change", () => {
+  if ($("file").files[0]) openFile($("file").files[0]);
+  $("file").value = "";
+});
 for (const id of ["drop", "choose"]) $(id).addEventListener("click", () => $("photo-file").click());
 $("photo-file").addEventListener("change", () => {
   if ($("photo-file").files[0]) take($("photo-file").files[0]);
@@ -403,6 +432,7 @@ for (const name of ["dragover", "dragleave", "drop"]) {
     document.body.classList.toggle("over", name === "dragover");
     const file = name === "drop" && event.dataTransfer?.files[0];
     if (file) take(file);
+    else if (name === "drop") say("What was dropped is not a file.");
   });
 }
 
@@ -418,7 +448,8 @@ async function start() {
   } else {
     $("race-note").textContent += ` (version ${floats})`;
   }
-  await chooseZoo(networks[0].name);
+  state.version = await version();
+  await chooseListed(networks[0].name);
   if ("serviceWorker" in navigator && location.protocol.startsWith("http")) navigator.serviceWorker.register("./offline.js").catch(() => {});
   document.body.dataset.ready = "yes";
 }

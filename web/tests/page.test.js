@@ -178,6 +178,12 @@ test("what cannot be used is said, and the page lives on", async () => {
     await told(page, message);
   }
   await shot(page, "message");
+  await page.evaluate(() => {
+    const transfer = new DataTransfer();
+    transfer.setData("text/plain", "words");
+    dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
+  });
+  await told(page, "What was dropped is not a file");
   await page.click("#tab-draw");
   await stroke(page, SEVEN);
   await answered(page, "7");
@@ -193,6 +199,78 @@ test("a network of one's own", async () => {
   await page.waitForFunction(() => document.getElementById("facts").textContent.startsWith("mine.ftbnn."));
   await answered(page, "0");
   assert.equal(await page.$eval("#network", (select) => select.selectedOptions[0].textContent), "mine.ftbnn");
+  await done();
+});
+
+test("one's own network, and a file that was opened, are chosen again", async () => {
+  const { page, done } = await open();
+  const choose = async (choice, name) => {
+    await page.selectOption("#network", choice);
+    await page.waitForSelector(`#answer[data-network="${name}"]`);
+  };
+  await stroke(page, ZERO);
+  await answered(page, "0");
+  const file = join(SITE, "zoo/digits.ftbnn");
+  await page.setInputFiles("#file", file);
+  await page.waitForSelector('#answer[data-network="digits.ftbnn"]');
+  await choose("mnist", "mnist");
+  await choose({ label: "digits.ftbnn" }, "digits.ftbnn");
+  assert.match(await page.textContent("#facts"), /^digits.ftbnn\. 8 × 8 pixels, grey, 10 classes/);
+  await choose("mnist", "mnist");
+  await page.setInputFiles("#file", file);
+  await page.waitForSelector('#answer[data-network="digits.ftbnn"]');
+  assert.equal(await page.$eval("#network", (select) => select.selectedOptions[0].textContent), "digits.ftbnn");
+  await done();
+});
+
+test("of networks chosen faster than they load the last is shown", async () => {
+  const { page, done } = await open();
+  await stroke(page, ZERO);
+  await answered(page, "0");
+  await page.$eval("#network", (select) => {
+    for (const name of ["imagenette", "cifar10", "imagenette", "digits"]) {
+      select.value = name;
+      select.dispatchEvent(new Event("change"));
+    }
+  });
+  await page.waitForSelector('#answer[data-network="digits"]');
+  await page.waitForTimeout(2000); // for a larger one to come late
+  assert.equal(await page.getAttribute("#answer", "data-network"), "digits");
+  assert.match(await page.textContent("#facts"), /8 × 8 pixels/);
+  await done();
+});
+
+test("a network that cannot be fetched is not the chosen one", async () => {
+  const { page, context } = await open({ serviceWorkers: "block" });
+  await page.route("**/zoo/cifar10.ftbnn", (route) => route.fulfill({ status: 404 }));
+  await page.selectOption("#network", "cifar10");
+  await told(page, "cifar10: cannot fetch");
+  assert.equal(await page.inputValue("#network"), "mnist");
+  await stroke(page, SEVEN);
+  await answered(page, "7");
+  await context.close(); // done() would find the browser's own note of the 404
+});
+
+test("the answer is that of the open tab", async () => {
+  const { page, done } = await open();
+  await stroke(page, SEVEN);
+  await answered(page, "7");
+  await page.click("#tab-photo");
+  await answered(page, "–");
+  await page.waitForFunction(() => document.getElementById("maps-note").textContent.startsWith("Draw or drop"));
+  await drop(page, "truck.jpg", { width: 900, height: 600 });
+  await page.waitForSelector("#answer[data-network]");
+  const seen = await page.textContent("#classes");
+  await page.click("#tab-draw");
+  await answered(page, "7");
+  await drop(page, "broken.jpg", { bytes: [0xff, 0xd8] });
+  await told(page, "broken.jpg: it cannot be read as a picture");
+  assert.equal(await page.isVisible("#photo"), true);
+  assert.equal(await page.textContent("#classes"), seen);
+  await page.click("#tab-camera");
+  await answered(page, "–");
+  await page.click("#tab-draw");
+  await answered(page, "7");
   await done();
 });
 
@@ -230,6 +308,32 @@ test("the camera", async () => {
   await done();
 });
 
+test("a camera that starts too late is let go, and one is asked for once", async () => {
+  const { page, done } = await open({ permissions: ["camera"] });
+  await page.evaluate(() => {
+    const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+    window.streams = [];
+    navigator.mediaDevices.getUserMedia = async (wanted) => {
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      const stream = await ask(wanted);
+      window.streams.push(stream);
+      return stream;
+    };
+  });
+  await page.click("#tab-camera");
+  await page.click("#camera");
+  await page.click("#camera");
+  await page.click("#tab-draw");
+  await page.waitForTimeout(1500);
+  const states = await page.evaluate(() => window.streams.map((stream) => stream.getTracks()[0].readyState));
+  assert.deepEqual(states, ["ended"]);
+  await page.click("#tab-camera");
+  await page.click("#camera");
+  await page.waitForSelector("#answer[data-network]");
+  assert.equal(await page.textContent("#camera"), "Stop the camera");
+  await done();
+});
+
 test("the race against floats, and without them", async () => {
   const { page, done } = await open();
   const hasFloats = await page.evaluate(async () => Boolean((await (await fetch("contents.json")).json()).floats));
@@ -242,6 +346,12 @@ test("the race against floats, and without them", async () => {
     assert.match(await page.textContent("#race-result"), /Both say the same class/);
     await page.waitForTimeout(800); // for the bars to have grown
     await shot(page, "race");
+    await page.click("#race");
+    await page.selectOption("#network", "digits");
+    await page.waitForSelector('#answer[data-network="digits"]');
+    await page.waitForFunction(() => !document.getElementById("race").disabled);
+    assert.equal(await page.textContent("#race-result"), "");
+    assert.equal(await page.isHidden("#message"), true);
   }
   await done();
 });

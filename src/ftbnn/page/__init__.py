@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -92,10 +93,17 @@ class _Handler(SimpleHTTPRequestHandler):
         """Nobody wants to read that a file was fetched."""
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away while it is served, as a closed tab does, is nothing to tell anybody."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def server(host: str, port: int) -> ThreadingHTTPServer:
     """Ready to serve_forever(). Port 0 takes any that is free."""
     check_built()
     try:
-        return ThreadingHTTPServer((host, port), partial(_Handler, directory=str(STATIC)))
+        return _Server((host, port), partial(_Handler, directory=str(STATIC)))
     except OSError as error:
         raise UserError(f"cannot serve on {host}:{port}: {error.strerror}; choose another port") from error
