@@ -18,7 +18,7 @@ from ftbnn.json_text import rounded
 from ftbnn.machine import capabilities
 from ftbnn.workflows.timing import engine_of, random_image
 
-ROUNDS = 5
+ROUNDS = 12
 COLUMN = Column("ms", "ms in the engine", ".3f")
 
 Time = dict[str, Any]  # what a row has of it: `ms`, and `measured_on`
