@@ -1,6 +1,7 @@
 #include "engine/forms.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace ftbnn {
 
@@ -79,16 +80,38 @@ void Forms::read_real(int value, const Border& border) {
 void Forms::read_source(int value) { read_real(source(value).value); }
 
 int Forms::read_codes(int value, const float* threshold, const Border& border) {
-  if (threshold == nullptr) value = source(value).value;  // else each channel has its own
-  auto form = std::find_if(codes_.begin(), codes_.end(),
-                           [&](const CodeForm& other) { return other.value == value && other.threshold == threshold; });
+  const Source& from = source(value);
+  auto form = std::find_if(codes_.begin(), codes_.end(), [&](const CodeForm& other) {
+    return other.value == from.value && other.threshold == threshold &&
+           (threshold == nullptr || other.runs == from.runs);
+  });
   if (form == codes_.end()) {
-    const Shape& shape = model_.values[z(value)];
-    codes_.push_back({value, threshold, false, {shape.c, 1}, 0, {0, 0, shape.h, shape.w}});
+    const Shape& shape = model_.values[z(from.value)];
+    codes_.push_back({from.value, threshold, false, {shape.c, 1}, 0, {0, 0, shape.h, shape.w}, {}, {}, 1});
     form = std::prev(codes_.end());
+    if (threshold != nullptr) share_copies(*form, from.runs);
   }
   widen(form->border, border);
   return static_cast<int>(form - codes_.begin());
+}
+
+// Each run in the first copy where its channels are nobody's yet.
+void Forms::share_copies(CodeForm& form, const std::vector<Run>& runs) {
+  form.runs = runs;
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    const auto is_taken = [&](int copy) {
+      for (std::size_t other = 0; other < k; ++other) {
+        const Run &a = runs[other], &b = runs[k];
+        const bool overlap = a.first < b.first + b.count && b.first < a.first + a.count;
+        if (form.copy_of[other] == copy && overlap) return true;
+      }
+      return false;
+    };
+    int copy = 0;
+    while (is_taken(copy)) ++copy;
+    form.copy_of.push_back(copy);
+    form.copies = std::max(form.copies, copy + 1);
+  }
 }
 
 // Codes that nobody writes from registers are made of the real form.
@@ -107,8 +130,9 @@ void Forms::pack(int form) {
 
 std::uint64_t Forms::threshold_bytes() const {
   std::uint64_t bytes = 0;
-  for (const CodeForm& form : codes_)
-    bytes += form.threshold != nullptr ? z(form.channels.channels) * sizeof(float) : 0;
+  for (const CodeForm& form : codes_) {
+    bytes += form.threshold != nullptr ? z(form.copies) * z(form.channels.channels) * sizeof(float) : 0;
+  }
   return bytes;
 }
 
@@ -116,8 +140,16 @@ void Forms::keep_thresholds() {
   thresholds_.reserve(codes_.size());
   for (CodeForm& form : codes_) {
     if (form.threshold == nullptr) continue;
-    thresholds_.emplace_back(form.threshold, form.threshold + form.channels.channels);
-    form.threshold = thresholds_.back().data();
+    const std::size_t channels = z(form.channels.channels);
+    // Nothing is above where a copy has no threshold: bits that nobody reads are 0.
+    std::vector<float>& kept =
+        thresholds_.emplace_back(z(form.copies) * channels, std::numeric_limits<float>::infinity());
+    for (std::size_t k = 0; k < form.runs.size(); ++k) {
+      const Run& run = form.runs[k];
+      std::copy_n(form.threshold, run.count, kept.data() + z(form.copy_of[k]) * channels + z(run.first));
+      form.threshold += run.count;
+    }
+    form.threshold = kept.data();
   }
 }
 

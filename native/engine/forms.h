@@ -6,8 +6,8 @@
 // value that only binary convolutions read has no real form at all.
 //
 // A value that a channel map makes (x beside itself, repeated, cut) is not made at all where pools and binary
-// convolutions alone read it: they take runs of channels from where the map took them. Where those compare each copy
-// with a threshold of its own, its codes are made, and its numbers are not.
+// convolutions alone read it: they take runs of channels from where the map took them. Where those compare each channel
+// with a threshold of its own, the codes of what the map reads lie in as many copies as a channel has thresholds.
 #pragma once
 
 #include <utility>
@@ -36,27 +36,37 @@ struct RealForm {
   bool has_border(const Shape& shape) const { return border.rows != shape.h || border.columns != shape.w; }
 };
 
-struct CodeForm {
-  int value = 0;
-  const float* threshold = nullptr;  // [channels], in the file and then in memory of its own; null: 0
-  bool is_direct = false;            // the operator that makes the value writes it from its registers
-  Groups channels{};                 // as they lie: each group from a multiple of 32 bits on
-  std::size_t offset = 0;            // words from the start of the code memory
-  Border border;
-  std::size_t words() const { return (panel_count(channels) + 1) / 2; }
-  // Up to the last channel's.
-  int bits() const {
-    const int panels = (channels.size(0) + PANEL - 1) / PANEL;  // of every group before the last
-    return (channels.groups - 1) * panels * PANEL + channels.largest();
-  }
-  std::size_t row() const { return static_cast<std::size_t>(border.columns) * words(); }
-  std::uint64_t size() const { return std::uint64_t{row()} * static_cast<std::uint64_t>(border.rows); }
-};
-
 // Neighbouring channels.
 struct Run {
   int first, count;
   bool operator==(const Run& other) const { return first == other.first && count == other.count; }
+};
+
+struct CodeForm {
+  static constexpr int WORD = 64;
+  int value = 0;
+  const float* threshold = nullptr;  // of the runs' channels in the file, then of all of each copy; null: 0
+  bool is_direct = false;            // the operator that makes the value writes it from its registers
+  Groups channels{};                 // as they lie: each group from a multiple of 32 bits on
+  std::size_t offset = 0;            // words from the start of the code memory
+  Border border;
+  std::vector<Run> runs;     // that thresholds are of
+  std::vector<int> copy_of;  // each run
+  int copies = 1;            // at a position one after the other
+  std::size_t copy_words() const { return (panel_count(channels) + 1) / 2; }
+  std::size_t words() const { return static_cast<std::size_t>(copies) * copy_words(); }
+  // Where a run's copy begins.
+  int first_bit(std::size_t run) const {
+    return copy_of.empty() ? 0 : copy_of[run] * WORD * static_cast<int>(copy_words());
+  }
+  // Up to the last channel's.
+  int bits() const {
+    const int panels = (channels.size(0) + PANEL - 1) / PANEL;  // of every group before the last
+    return (copies - 1) * WORD * static_cast<int>(copy_words()) + (channels.groups - 1) * panels * PANEL +
+           channels.largest();
+  }
+  std::size_t row() const { return static_cast<std::size_t>(border.columns) * words(); }
+  std::uint64_t size() const { return std::uint64_t{row()} * static_cast<std::uint64_t>(border.rows); }
 };
 
 // Where a value's channels are: runs of those of another value, or of itself.
@@ -77,7 +87,7 @@ class Forms {
   void at_step(int step) { step_ = step; }
   void read_real(int value, const Border& border = {});
   void read_source(int value);
-  // The number of the form that holds the source's codes; with a threshold, those of the value itself.
+  // The number of the form that holds the source's codes, compared with the thresholds of the value's channels.
   int read_codes(int value, const float* threshold, const Border& border);
   void write(int value);
   // The value may be written where another lies, position by position as that is read, if nobody reads that later.
@@ -91,7 +101,7 @@ class Forms {
   const std::vector<int>& packed(int value) const { return packed_[static_cast<std::size_t>(value)]; }
   void pack(int form);
 
-  // Takes thresholds along: the file's bytes will go.
+  // Takes thresholds along, as copies need them: the file's bytes will go.
   void keep_thresholds();
   std::uint64_t threshold_bytes() const;
 
@@ -105,6 +115,7 @@ class Forms {
     int born = -1, dies = -1;
   };
 
+  static void share_copies(CodeForm& form, const std::vector<Run>& runs);
   void touch(int value);
   // The value whose place each value takes, its own mostly; lives are joined.
   std::vector<int> join_replaced();

@@ -29,7 +29,12 @@ void Image::pack(int value, int first, int last) const {
   for (const int number : forms().packed(value)) {
     const CodeForm& form = forms().code(number);
     for (int y = first; y < last; ++y) {
-      between().sign_row({real(value, y, 0), z(s.c), form.threshold, s.w, s.c, codes(number, y, 0), form.words()});
+      const float* threshold = form.threshold;
+      std::uint64_t* to = codes(number, y, 0);
+      for (int copy = 0; copy < form.copies; ++copy, to += form.copy_words()) {
+        between().sign_row({real(value, y, 0), z(s.c), threshold, s.w, s.c, to, form.words()});
+        if (threshold != nullptr) threshold += s.c;
+      }
     }
   }
 }

@@ -73,9 +73,18 @@ void Plan::prepare() {
 void Plan::absorb(const Model& model) {
   constexpr int none = -1, several = -2;
   std::vector<int> reader(model.values.size(), none);  // the step that alone reads a value's numbers
+  std::vector<bool> has_codes(model.values.size(), false);
+  std::vector<const float*> threshold(model.values.size(), nullptr);  // of those
   for (std::size_t k = 0; k < steps_.size(); ++k) {
     const Operator& op = model.operators[k];
     if (op.tail.shortcut >= 0) reader[z(forms_.source(op.tail.shortcut).value)] = several;
+    if (steps_[k]->reads_codes()) {
+      const std::size_t value = z(forms_.source(op.inputs[0]).value);
+      // One coded form is written from registers, others are made of the numbers.
+      if (has_codes[value] && threshold[value] != op.threshold) reader[value] = several;
+      has_codes[value] = true;
+      threshold[value] = op.threshold;
+    }
     if (!steps_[k]->reads_real()) continue;
     for (const int input : op.inputs) {
       int& known = reader[z(forms_.source(input).value)];

@@ -32,6 +32,8 @@ class Step {
 
   // Whether it reads the numbers of its inputs, not their codes or their place alone.
   virtual bool reads_real() const { return true; }
+  // Whether it reads codes of its first input, compared with the thresholds of its operator.
+  virtual bool reads_codes() const { return false; }
   // Does the work of the only one that reads the numbers of its output too; false if it cannot.
   virtual bool absorb(Step& /*reader*/) { return false; }
   // Says which forms it reads and writes. False if there is nothing to do.

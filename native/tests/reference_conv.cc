@@ -5,15 +5,14 @@
 namespace ftbnn {
 
 void reference_finish(const Epilogue& end, std::size_t x, int channels, const float* sums) {
-  std::uint32_t signs = 0;
+  float all[PANEL];
   for (int o = 0; o < channels; ++o) {
     float y = end.scale[o] * sums[o] + end.shift[o];
     if (end.shortcut != nullptr) y += end.shortcut[x * end.shortcut_stride + static_cast<std::size_t>(o)];
-    y = activate(end, o, y);
+    all[o] = y = activate(end, o, y);
     if (end.out != nullptr) end.out[x * end.out_stride + static_cast<std::size_t>(o)] = y;
-    if (y > (end.threshold != nullptr ? end.threshold[o] : 0)) signs |= std::uint32_t{1} << o;
   }
-  if (end.codes != nullptr) end.codes[x * end.codes_stride] = signs;
+  if (end.codes != nullptr) sign(end, x, 0, channels, all);
 }
 
 namespace {

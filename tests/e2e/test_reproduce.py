@@ -95,6 +95,32 @@ def test_the_papers_numbers_stand_beside_ours(results):
     assert slopes[0]["ours_left"].startswith(("0.9", "1.0"))
 
 
+def test_each_method_has_its_size_and_milliseconds(results):
+    (methods,) = read(results / "methods")["tables"]
+    others = read(results / "table4")["tables"][2]
+    for table in (methods, others):
+        rows = [row for row in table["rows"] if row["method"] != "ftbnn.nn.Ensemble"]
+        assert len(rows) > 15
+        assert all(row["ms"] > 0 and row["bytes_k"] > 1 for row in rows)
+        assert {row["measured_on"]["cpu"] for row in rows} == {methods["rows"][0]["measured_on"]["cpu"]}
+        assert rows[0]["measured_on"]["cpu"] in table["caption"]
+    by_name = {row["method"]: row for row in methods["rows"]}
+    assert by_name["irnet"]["ms"] == by_name["irnet, its own recipe"]["ms"], "the same network"
+
+
+def test_milliseconds_stay_with_the_machine_they_were_measured_on(results, tmp_path, capsys):
+    out, text = tmp_path / "methods", (results / "methods" / "result.json").read_text()
+    there = read(results / "methods")["tables"][0]["rows"][0]["measured_on"]["cpu"]
+    out.mkdir()
+    (out / "result.json").write_text(
+        text.replace(json.dumps(there), '"another CPU"').replace(f", {there},", ", another CPU,")
+    )
+    before = read(out)["tables"]
+    assert main(["reproduce", "methods", *QUICK, "--out", str(out), "--keep", "--show"]) == 0
+    assert "least over turns, another CPU" in capsys.readouterr().out
+    assert read(out)["tables"] == before
+
+
 def test_the_toys_are_measured(results):
     toys, apart, _ = read(results / "figure2")["tables"]
     rows, apart = ({row["model"]: row for row in table["rows"]} for table in (toys, apart))

@@ -1,5 +1,6 @@
 """Convolutions as tests describe them: sizes by lot, numbers of an epilogue, buffers with guards around."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -174,6 +175,25 @@ class Ends:
         self.codes[...] = CODE_GUARD
         assert (self.whole_codes == CODE_GUARD).all()
         return self.whole_out, fresh.whole_codes
+
+
+def check_copies(case: Case, seed: int, run: Callable[[dict], None], *, joined: bool = False) -> None:
+    """Each copy of the codes is what its own thresholds give by themselves; nothing else is written."""
+    rng = np.random.default_rng(seed)
+    thresholds = rng.integers(-64, 64, (int(rng.integers(2, 5)), case.outputs)).astype(np.float32) / 8
+    case = replace(case, threshold=True, codes=True)
+    ends = Ends(case, joined=joined)
+    panels = ends.codes.shape[2]
+    codes = np.full((*ends.whole_codes.shape[:2], len(thresholds) * panels + case.gap), CODE_GUARD)
+    want = codes.copy()
+    written = codes[:, : ends.codes.shape[1], : len(thresholds) * panels]
+    run(ends.given() | {"threshold": thresholds.ravel(), "copies": len(thresholds) - 1, "codes": written})
+    for number, threshold in enumerate(thresholds):
+        alone = Ends(case, joined=joined)
+        run(alone.given() | {"threshold": threshold})
+        want[:, : ends.codes.shape[1], number * panels : (number + 1) * panels] = alone.codes
+        np.testing.assert_array_equal(ends.whole_out, alone.whole_out)
+    np.testing.assert_array_equal(codes, want)
 
 
 def panel_codes(signs: np.ndarray, case: Case) -> np.ndarray:

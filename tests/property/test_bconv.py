@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from convolution import Case, Ends, assert_same, cases, convolve, groups_of
+from convolution import Case, Ends, assert_same, cases, check_copies, convolve, groups_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +66,12 @@ class Problem:
         return convolve(values, [2 * weight - 1 for weight in self.weights], self.case)
 
     def run(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        case, ends = self.case, Ends(self.case, joined=name in JOINED)
+        ends = Ends(self.case, joined=name in JOINED)
+        self.convolve(name, ends.given())
+        return ends.results()
+
+    def convolve(self, name: str, end: dict) -> None:
+        case = self.case
         words = [packed(weight.transpose(0, 2, 3, 1)).ravel() for weight in self.weights]
         native.bconv(
             name,
@@ -78,9 +83,8 @@ class Problem:
             **case.geometry(),
             zero_one=case.zero_one,
             has_border=case.has_border,
-            end=ends.given(),
+            end=end,
         )
-        return ends.results()
 
 
 def fitting(name: str, case: Case) -> Case:
@@ -197,6 +201,14 @@ def test_what_suits_tiles(name):
     assert not native.suits(name, 512, 512, 1, 3, 3)
     assert not native.suits(name, 64, 64, 8, 3, 56)
     assert not native.suits(name, 64, 64, 64, 3, 56)
+
+
+@every_kernel
+@given(case=cases(100))
+@thorough
+def test_codes_in_copies(name, case):
+    problem = Problem(fitting(name, case))
+    check_copies(problem.case, case.seed, lambda end: problem.convolve(name, end), joined=name in JOINED)
 
 
 # One epilogue for all kernels of an ISA: tiles give the floats of vectors.

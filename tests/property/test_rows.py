@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from convolution import ACTS, GUARD, Case, Ends, assert_same
+from convolution import ACTS, GUARD, Case, Ends, assert_same, check_copies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -206,3 +206,11 @@ def test_pixels_are_normalised(isa, count):
     want = scales[0].astype(np.float64) * pixels + scales[1]
     np.testing.assert_allclose(out[:-1], want, rtol=1e-6, atol=1e-4)
     assert out[-1] == GUARD
+
+
+@pytest.mark.parametrize("isa", ALL)
+@given(seed=seeds)
+@thorough
+def test_signs_in_copies_are_those_of_each_threshold(isa, seed):
+    row, case = epilogue(seed, exact=True)
+    check_copies(case, seed, lambda end: native.pointwise_row(isa, row, end))

@@ -77,7 +77,7 @@ def test_methods_shows_what_was_reached_here(tmp_path, capsys):
     rows = [{"method": "irnet", "top1": 71.234, "epochs": 20, "seeds": 2}, {"method": "recu", "top1": None}]
     tables = [{"name": "methods", "caption": "", "columns": [], "rows": rows}]
     result = {
-        "what": "table1",
+        "what": "methods",
         "title": "",
         "data": "cifar10",
         "width": 16,
@@ -85,8 +85,8 @@ def test_methods_shows_what_was_reached_here(tmp_path, capsys):
         "pictures": [],
         "runs": [],
     }
-    (tmp_path / "table1").mkdir()
-    (tmp_path / "table1" / "result.json").write_text(json.dumps(result))
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "result.json").write_text(json.dumps(result))
     assert main(["methods", "irnet", "--results", str(tmp_path)]) == 0
     assert "cifar10 71.23 (width 16, 20 epochs, seeds: 2)" in capsys.readouterr().out
     assert main(["methods", "--results", str(tmp_path / "none")]) == 2

@@ -40,7 +40,8 @@ class BConvStep final : public FusedStep {
   BConvStep(const Operator& op, const Planning& planning)
       : BConvStep(op, planning, bconv_shape(op, planning.model), kernels_for(op, planning)) {}
 
-  bool reads_real() const override { return op_.threshold != nullptr; }
+  bool reads_real() const override { return false; }
+  bool reads_codes() const override { return true; }
 
   // A pool that alone reads the numbers of the output is done too, a few rows at a time.
   bool absorb(Step& reader) override {
@@ -124,7 +125,8 @@ class BConvStep final : public FusedStep {
   std::size_t kept_bytes() const {
     if (pool_ != nullptr) return pool_->band_bytes();
     const bool is_small = shape_.positions() <= MOST_APART;
-    return is_small ? round_up(shape_.positions() * z(panels()) * sizeof(std::uint32_t), CACHE_LINE) : 0;
+    const std::size_t codes = shape_.positions() * z(copies()) * z(panels());
+    return is_small ? round_up(codes * sizeof(std::uint32_t), CACHE_LINE) : 0;
   }
   void* scratch(const Image& image, int worker) const {
     return static_cast<char*>(image.scratch(worker)) + kept_bytes();
@@ -151,21 +153,25 @@ class BConvStep final : public FusedStep {
       const int first = parts * task / threads * together;
       const int last = std::min(parts * (task + 1) / threads * together, panels());
       const void* arranged = arrange(image, pass, 0, out().h, worker);
+      const int count = last - first;
       auto* kept = static_cast<std::uint32_t*>(image.scratch(worker));
       const Epilogue all = epilogue(image, first, 0);
       for (int panel = first; panel < last; panel += together) {
         Epilogue end = epilogue(image, panel, 0);
         if (end.codes != nullptr) {
           end.codes = kept + (panel - first);
-          end.codes_stride = z(last - first);
+          end.codes_stride = z(copies() * count);
           end.codes_row = z(out().w) * end.codes_stride;
+          end.copy_codes = z(count);
         }
         convolve(image, pass, arranged, panel, 0, out().h, worker, end);
       }
       for (int y = 0; all.codes != nullptr && y < out().h; ++y) {
         std::uint32_t* to = all.codes + z(y) * all.codes_row;
-        for (int x = 0; x < out().w; ++x, kept += last - first, to += all.codes_stride) {
-          std::copy_n(kept, last - first, to);
+        for (int x = 0; x < out().w; ++x, to += all.codes_stride) {
+          for (int copy = 0; copy < copies(); ++copy, kept += count) {
+            std::copy_n(kept, count, to + z(copy) * all.copy_codes);
+          }
         }
       }
     });
@@ -209,16 +215,16 @@ class BConvStep final : public FusedStep {
   // Where each group's channels are among the bits of the input's codes.
   CodeLayout layout(const Forms& forms) const {
     const CodeForm& form = forms.code(codes_);
-    const Source& source = forms.source(op_.inputs[0]);
-    const std::vector<Run> itself = {{0, shape_.in}};
-    const std::vector<Run>& runs = form.value == source.value ? source.runs : itself;
+    const std::vector<Run>& runs = forms.source(op_.inputs[0]).runs;
     CodeLayout layout{form.words(), form.bits(), {}, true};
     for (int g = 0; g < shape_.groups; ++g) {
       std::vector<BitRun> bits;
       int first = shape_.ins().first(g), left = shape_.ins().size(g);
-      for (const Run& run : runs) {
+      for (std::size_t k = 0; k < runs.size(); ++k) {
+        const Run& run = runs[k];
         for (; first < run.count && left > 0;) {
-          const BitRun found = bits_of(form, run.first + first, std::min(left, run.count - first));
+          BitRun found = bits_of(form, run.first + first, std::min(left, run.count - first));
+          found.first += form.first_bit(k);
           if (!bits.empty() && bits.back().first + bits.back().count == found.first) {
             bits.back().count += found.count;
           } else {

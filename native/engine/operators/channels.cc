@@ -23,15 +23,7 @@ class ChannelsStep final : public Step {
     return true;
   }
 
-  // Codes with thresholds of their own.
-  bool direct_codes(CodeForm& /*form*/, int number) override {
-    direct_.push_back(number);
-    return true;
-  }
-
-  Sizes sizes() const override {
-    return {z(out().c) * sizeof(Run), 0, direct_.empty() ? 0 : z(out().w) * words(out().c) * sizeof(std::uint64_t)};
-  }
+  Sizes sizes() const override { return {z(out().c) * sizeof(Run), 0, 0}; }
 
   void prepare(const Forms&) override {
     for (int c = 0; c < out().c; ++c) {
@@ -45,19 +37,13 @@ class ChannelsStep final : public Step {
 
   void run(Image& image) const override {
     image.clear_border(op_.output);
-    const bool is_kept = image.forms().real(op_.output).is_needed;
-    image.for_rows(out().h, [&](int first, int last, int worker) {
-      for (int y = first; y < last; ++y) {
-        if (is_kept) copy_row(image, y);
-        for (const int form : direct_) sign_row(image, form, y, static_cast<std::uint64_t*>(image.scratch(worker)));
-      }
+    image.for_rows(out().h, [&](int first, int last, int) {
+      for (int y = first; y < last; ++y) copy_row(image, y);
+      image.pack(op_.output, first, last);
     });
   }
 
  private:
-  static constexpr int WORD = 64;
-  static std::size_t words(int bits) { return z((bits + WORD - 1) / WORD); }
-
   void copy_row(const Image& image, int y) const {
     float* to = image.real(op_.output, y, 0);
     for (int x = 0; x < out().w; ++x) {
@@ -66,40 +52,7 @@ class ChannelsStep final : public Step {
     }
   }
 
-  // Runs of the input, each compared with its part of the thresholds; one that begins inside a word is moved there.
-  void sign_row(const Image& image, int number, int y, std::uint64_t* apart) const {
-    const CodeForm& form = image.forms().code(number);
-    std::uint64_t* codes = image.codes(number, y, 0);
-    int at = 0;
-    for (const Run& run : runs_) {
-      SignRow row{};
-      row.in = image.real(op_.inputs[0], y, 0) + run.first;
-      row.in_stride = z(in().c);
-      row.threshold = form.threshold != nullptr ? form.threshold + at : nullptr;
-      row.width = out().w;
-      row.channels = run.count;
-      row.codes = at % WORD == 0 ? codes + at / WORD : apart;
-      row.codes_stride = at % WORD == 0 ? form.words() : words(run.count);
-      image.between().sign_row(row);
-      if (at % WORD != 0) append(apart, words(run.count), codes, form.words(), at);
-      at += run.count;
-    }
-  }
-
-  // Codes of every position behind the first `at` bits of theirs, of which the last word is there.
-  void append(const std::uint64_t* from, std::size_t count, std::uint64_t* to, std::size_t stride, int at) const {
-    const int up = at % WORD, down = WORD - up;
-    const std::size_t first = z(at / WORD);
-    for (int x = 0; x < out().w; ++x, from += count, to += stride) {
-      for (std::size_t k = 0; k < count; ++k) {
-        to[first + k] |= from[k] << up;
-        if (first + k + 1 < stride) to[first + k + 1] = from[k] >> down;
-      }
-    }
-  }
-
   bool is_carried_out_ = false;
-  std::vector<int> direct_;
   std::vector<Run> runs_;
 };
 

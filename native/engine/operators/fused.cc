@@ -15,20 +15,24 @@ bool FusedStep::declare(Forms& forms) {
 bool FusedStep::direct_codes(CodeForm& form, int number) {
   if (direct_ >= 0 || has_curve()) return false;
   direct_ = number;
+  copies_ = form.copies;
   form.channels = groups_;
   return true;
 }
 
-Sizes FusedStep::sizes() const { return {panels_.size() * PANEL * COUNT * sizeof(float), 0, 0}; }
+Sizes FusedStep::sizes() const { return {panels_.size() * PANEL * (THRESHOLD + z(copies_)) * sizeof(float), 0, 0}; }
 
-AlignedArray<float> FusedStep::by_panels(const float* from, float absent) const {
-  AlignedArray<float> to(panels_.size() * PANEL);
-  for (std::size_t k = 0; k < panels_.size(); ++k) {
-    for (int c = 0; c < panels_[k].channels; ++c) {
-      to[k * PANEL + z(c)] = from != nullptr ? from[panels_[k].first + c] : absent;
+AlignedArray<float> FusedStep::by_panels(const float* from, float absent, int copies) const {
+  AlignedArray<float> all(z(copies) * panels_.size() * PANEL);
+  float* to = all.data();
+  for (int copy = 0; copy < copies; ++copy) {
+    for (const Panel& panel : panels_) {
+      for (int c = 0; c < panel.channels; ++c) to[c] = from != nullptr ? from[panel.first + c] : absent;
+      to += PANEL;
     }
+    if (from != nullptr) from += out().c;
   }
-  return to;
+  return all;
 }
 
 void FusedStep::prepare(const Forms& forms) {
@@ -39,7 +43,7 @@ void FusedStep::prepare(const Forms& forms) {
   numbers_[RIGHT] = by_panels(tail.right, 1);
   if (tail.after != nullptr) numbers_[AFTER] = by_panels(tail.after, 0);
   const float* threshold = direct_ >= 0 ? forms.code(direct_).threshold : nullptr;
-  if (threshold != nullptr) numbers_[THRESHOLD] = by_panels(threshold, 0);
+  if (threshold != nullptr) numbers_[THRESHOLD] = by_panels(threshold, 0, copies_);
 }
 
 Epilogue FusedStep::epilogue(const Image& image, int panel, int y) const {
@@ -73,6 +77,9 @@ Epilogue FusedStep::epilogue(const Image& image, int panel, int y) const {
     end.codes = reinterpret_cast<std::uint32_t*>(image.codes(direct_, y, 0)) + panel;
     end.codes_stride = 2 * form.words();
     end.codes_row = 2 * form.row();
+    end.copies = form.copies - 1;
+    end.copy_codes = 2 * form.copy_words();
+    end.copy_threshold = panels_.size() * PANEL;
   }
   return end;
 }

@@ -25,15 +25,18 @@ class FusedStep : public Step {
   const Panel& panel(int number) const { return panels_[z(number)]; }
   int panels() const { return static_cast<int>(panels_.size()); }
   bool has_curve() const { return op_.tail.curve != Curve::none; }
+  // Of the codes that it writes.
+  int copies() const { return copies_; }
 
  private:
   enum Numbers { SCALE, SHIFT, LEFT, RIGHT, AFTER, THRESHOLD, COUNT };
-  AlignedArray<float> by_panels(const float* from, float absent) const;
+  AlignedArray<float> by_panels(const float* from, float absent, int copies = 1) const;
 
   const Groups groups_;
   const std::vector<Panel> panels_;
   AlignedArray<float> numbers_[COUNT];  // [panel][PANEL]; of AFTER and THRESHOLD none if there are none
-  int direct_ = -1;                     // the coded form that it writes
+  int direct_ = -1;                     // the coded form that it writes ...
+  int copies_ = 1;                      // ... and its copies: THRESHOLD is [copy][panel][PANEL]
 };
 
 }  // namespace ftbnn

@@ -53,15 +53,14 @@ void pointwise_row(const PointwiseRow& row) {
   for (int x = 0; x < row.width; ++x) {
     const float* in = row.in + x * row.in_stride;
     const float* shortcut = end.shortcut != nullptr ? end.shortcut + x * end.shortcut_stride : nullptr;
-    std::uint32_t signs = 0;
+    float all[PANEL];
     for (int c = 0; c < row.channels; ++c) {
       float y = end.scale[c] * in[c] + end.shift[c];
       if (shortcut != nullptr) y += shortcut[c];
-      y = activate(end, c, y);
+      all[c] = y = activate(end, c, y);
       if (end.out != nullptr) end.out[x * end.out_stride + c] = y;
-      if (y > (end.threshold != nullptr ? end.threshold[c] : 0)) signs |= std::uint32_t{1} << c;
     }
-    if (end.codes != nullptr) end.codes[x * end.codes_stride] = signs;
+    if (end.codes != nullptr) sign(end, static_cast<std::size_t>(x), 0, row.channels, all);
   }
 }
 

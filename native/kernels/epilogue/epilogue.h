@@ -4,8 +4,9 @@
 //     relu    y > 0 ? y : 0                    fprelu  y > 0 ? right * y : left * y
 //     prelu   y > 0 ? y : left * y             clamp   y < low ? low : y > high ? high : y
 //
-// Written are y (out, if wanted) and bit o of codes[x] = y > threshold[o] (if wanted). a * b + c is fused where the ISA
-// has it (not in reference and portable), so floats of two ISAs differ by rounding; integers never differ.
+// Written are y (out, if wanted) and bit o of codes[x] = y > threshold[o] (if wanted), also in copies that each have
+// thresholds of their own. a * b + c is fused where the ISA has it (not in reference and portable), so floats of two
+// ISAs differ by rounding; integers never differ.
 //
 // A panel is PANEL output channels of one group. Arrays over o have PANEL entries, those past `channels` zero, and may
 // be read in full. out, shortcut and codes are touched only in the first `channels` of each position (codes: bits past
@@ -35,6 +36,8 @@ struct Epilogue {
   std::size_t out_stride, out_row;
   std::uint32_t* codes;  // or null: 32 signs a position
   std::size_t codes_stride, codes_row;
+  int copies;                              // of the codes, behind the first; only with thresholds
+  std::size_t copy_codes, copy_threshold;  // elements from one copy to the next
   Act act;
   float low, high;  // clamp
 };
@@ -60,6 +63,25 @@ struct Epilogue {
       break;
   }
   return end.after != nullptr ? y + end.after[c] : y;
+}
+
+// Null: 0.
+[[maybe_unused]] static inline const float* threshold_of(const Epilogue& end, int copy) {
+  return end.threshold == nullptr ? nullptr : end.threshold + static_cast<std::size_t>(copy) * end.copy_threshold;
+}
+
+// The signs of `count` values of position x, channels `first` and on, in all copies. The first ones clear the others.
+[[maybe_unused]] static inline void sign(const Epilogue& end, std::size_t x, int first, int count, const float* y) {
+  for (int copy = 0; copy <= end.copies; ++copy) {
+    const float* threshold = threshold_of(end, copy);
+    std::uint32_t* codes = end.codes + x * end.codes_stride + static_cast<std::size_t>(copy) * end.copy_codes;
+    std::uint32_t signs = first == 0 ? 0 : *codes;
+    for (int c = 0; c < count; ++c) {
+      const float bound = threshold != nullptr ? threshold[first + c] : 0;
+      signs |= static_cast<std::uint32_t>(y[c] > bound) << (first + c);
+    }
+    *codes = signs;
+  }
 }
 
 // So many output rows down, or up.

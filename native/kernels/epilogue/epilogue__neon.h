@@ -58,6 +58,30 @@ inline unsigned signs_of(const Floats& y, const Floats& threshold) {
   return vgetq_lane_u16(vreinterpretq_u16_u8(signs), 0);
 }
 
+// Half a panel's of a position; the first half clears the second.
+inline void put_signs(std::uint32_t* codes, int first, unsigned signs) {
+  if (first == 0) {
+    *codes = signs;
+  } else {
+    const auto half = static_cast<std::uint16_t>(signs);
+    __builtin_memcpy(reinterpret_cast<char*>(codes) + 2, &half, sizeof half);
+  }
+}
+
+// Signs against the thresholds of the copies, of values that were put to memory for it.
+__attribute__((noinline)) inline void sign_copies(const Epilogue& end, int channels, int first, std::size_t x,
+                                                  int positions, const float* y) {
+  const unsigned exists = channels - first >= LANES ? 0xffff : (1U << (channels - first)) - 1;
+  for (int copy = 1; copy <= end.copies; ++copy) {
+    const std::size_t n = static_cast<std::size_t>(copy);
+    const Floats threshold = load_floats(threshold_of(end, copy) + first);
+    std::uint32_t* codes = end.codes + x * end.codes_stride + n * end.copy_codes;
+    for (int p = 0; p < positions; ++p, codes += end.codes_stride) {
+      put_signs(codes, first, signs_of(load_floats(y + p * LANES), threshold) & exists);
+    }
+  }
+}
+
 // Channels `first` to first + 15 of an epilogue, for some positions at a time. Each step takes all positions, so one
 // branch serves them all and what belongs to channels is loaded once.
 template <int Positions>
@@ -114,15 +138,14 @@ __attribute__((always_inline)) inline void finish(const Epilogue& end, int chann
     const unsigned exists = full ? 0xffff : (1U << count) - 1;
     std::uint32_t* codes = end.codes + x * end.codes_stride;
     repeat<Positions>([&](auto p) {
-      const unsigned signs = signs_of(y[p], threshold) & exists;
-      if (first == 0) {
-        *codes = signs;
-      } else {
-        const auto half = static_cast<std::uint16_t>(signs);
-        __builtin_memcpy(reinterpret_cast<char*>(codes) + 2, &half, sizeof half);
-      }
+      put_signs(codes, first, signs_of(y[p], threshold) & exists);
       codes += end.codes_stride;
     });
+    if (end.copies > 0) {
+      float kept[Positions * LANES];
+      repeat<Positions>([&](auto p) { store_floats(kept + p * LANES, y[p]); });
+      sign_copies(end, channels, first, x, Positions, kept);
+    }
   }
 }
 

@@ -43,13 +43,16 @@ inline void finish(const Epilogue& end, std::size_t x, int count, const float* a
     for (int o = 0; o < channels; ++o) out[o] = y[o];
   }
   if (end.codes == nullptr) return;
-  std::uint32_t signs = 0;
-  if (end.threshold != nullptr) {
-    for (int o = 0; o < channels; ++o) signs |= y[o] > end.threshold[o] ? panel_bits.of[o] : 0;
-  } else {
-    for (int o = 0; o < channels; ++o) signs |= y[o] > 0 ? panel_bits.of[o] : 0;
+  for (int copy = 0; copy <= end.copies; ++copy) {
+    const float* threshold = threshold_of(end, copy);
+    std::uint32_t signs = 0;
+    if (threshold != nullptr) {
+      for (int o = 0; o < channels; ++o) signs |= y[o] > threshold[o] ? panel_bits.of[o] : 0;
+    } else {
+      for (int o = 0; o < channels; ++o) signs |= y[o] > 0 ? panel_bits.of[o] : 0;
+    }
+    end.codes[x * end.codes_stride + static_cast<std::size_t>(copy) * end.copy_codes] = signs;
   }
-  end.codes[x * end.codes_stride] = signs;
 }
 
 // `acc` holds the sums of position x.

@@ -63,17 +63,23 @@ inline void finish_whole(const Epilogue& end, int first, std::size_t x, v128_t (
     });
   }
   if (end.codes == nullptr) return;
-  if (end.threshold != nullptr) {
-    for_all(y, [&](v128_t sum, int v, int) { return wasm_f32x4_gt(sum, load(end.threshold, v)); });
-  } else {
-    for_all(y, [&](v128_t sum, int, int) { return wasm_f32x4_gt(sum, zero); });
-  }
+  const auto sign_half = [&](std::uint32_t* to, const float* bounds) {
+    v128_t threshold[HALF];
 #pragma unroll
-  for (int p = 0; p < Positions; ++p) {
-    const v128_t low = wasm_i16x8_narrow_i32x4(y[0][p], y[1][p]), high = wasm_i16x8_narrow_i32x4(y[2][p], y[3][p]);
-    const std::uint32_t signs = wasm_i8x16_bitmask(wasm_i8x16_narrow_i16x8(low, high));
-    std::uint32_t* codes = end.codes + (x + static_cast<std::size_t>(p)) * end.codes_stride;
-    *codes = first == 0 ? signs : *codes | signs << first;
+    for (int v = 0; v < HALF; ++v) threshold[v] = bounds != nullptr ? load(bounds, v) : zero;
+#pragma unroll
+    for (int p = 0; p < Positions; ++p) {
+      const auto above = [&](int v) { return wasm_f32x4_gt(y[v][p], threshold[v]); };
+      const v128_t low = wasm_i16x8_narrow_i32x4(above(0), above(1));
+      const v128_t high = wasm_i16x8_narrow_i32x4(above(2), above(3));
+      const std::uint32_t signs = wasm_i8x16_bitmask(wasm_i8x16_narrow_i16x8(low, high));
+      std::uint32_t& codes = to[static_cast<std::size_t>(p) * end.codes_stride];
+      codes = first == 0 ? signs : codes | signs << first;
+    }
+  };
+  for (int copy = 0; copy <= end.copies; ++copy) {
+    sign_half(end.codes + x * end.codes_stride + static_cast<std::size_t>(copy) * end.copy_codes,
+              threshold_of(end, copy));
   }
 }
 
@@ -87,18 +93,14 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
     float some[HALF * LANES];
 #pragma unroll
     for (int v = 0; v < HALF; ++v) wasm_v128_store(some + v * LANES, y[v][p]);
-    std::uint32_t signs = 0;
     for (int c = 0; c < count; ++c) {
       const int o = first + c;
       float sum = end.scale[o] * some[c] + end.shift[o];
       if (end.shortcut != nullptr) sum += end.shortcut[at * end.shortcut_stride + static_cast<std::size_t>(o)];
-      sum = activate(end, o, sum);
+      some[c] = sum = activate(end, o, sum);
       if (end.out != nullptr) end.out[at * end.out_stride + static_cast<std::size_t>(o)] = sum;
-      if (sum > (end.threshold != nullptr ? end.threshold[o] : 0)) signs |= std::uint32_t{1} << o;
     }
-    if (end.codes == nullptr) continue;
-    std::uint32_t& codes = end.codes[at * end.codes_stride];
-    codes = first == 0 ? signs : codes | signs;
+    if (end.codes != nullptr) sign(end, at, first, count, some);
   }
 }
 

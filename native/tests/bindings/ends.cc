@@ -20,7 +20,12 @@ Ends::Ends(const nb::dict& given, const Groups& out, int rows, int width) : give
   left_ = by_panels("left", 1, true);
   right_ = by_panels("right", 1, true);
   after_ = by_panels("after", 0, false);
-  threshold_ = by_panels("threshold", 0, false);
+  base_.copies = given.contains("copies") ? nb::cast<int>(given["copies"]) : 0;
+  require(base_.copies >= 0, "copies are 0 or more");
+  const auto times = static_cast<std::size_t>(base_.copies) + 1;
+  threshold_ = by_panels("threshold", 0, false, base_.copies + 1);
+  base_.copy_codes = panels_.size();
+  base_.copy_threshold = panels_.size() * PANEL;
   base_.act = act_named(given.contains("act") ? nb::cast<std::string>(given["act"]) : "none");
   base_.low = given.contains("low") ? nb::cast<float>(given["low"]) : 0;
   base_.high = given.contains("high") ? nb::cast<float>(given["high"]) : 0;
@@ -37,23 +42,28 @@ Ends::Ends(const nb::dict& given, const Groups& out, int rows, int width) : give
   const auto channels = static_cast<std::size_t>(out.channels);
   map("shortcut", base_.shortcut, base_.shortcut_stride, base_.shortcut_row, channels);
   map("out", base_.out, base_.out_stride, base_.out_row, channels);
-  map("codes", base_.codes, base_.codes_stride, base_.codes_row, panels_.size());
+  map("codes", base_.codes, base_.codes_stride, base_.codes_row, times * panels_.size());
 }
 
-AlignedArray<float> Ends::by_panels(const char* name, float absent, bool needed) const {
+AlignedArray<float> Ends::by_panels(const char* name, float absent, bool needed, int times) const {
   const bool has = given_.contains(name) && !given_[name].is_none();
   if (!has && !needed) return {};
-  AlignedArray<float> to(panels_.size() * PANEL);
+  AlignedArray<float> all(static_cast<std::size_t>(times) * panels_.size() * PANEL);
   std::optional<Packed<float, -1>> from;
   if (has) from = nb::cast<Packed<float, -1>>(given_[name], false);
-  for (std::size_t k = 0; k < panels_.size(); ++k) {
-    for (int c = 0; c < panels_[k].channels; ++c) {
-      const auto at = static_cast<std::size_t>(panels_[k].first + c);
-      require(!from || at < from->shape(0), "numbers of an epilogue must be [channels]");
-      to[k * PANEL + static_cast<std::size_t>(c)] = from ? from->data()[at] : absent;
+  const int channels = panels_.back().first + panels_.back().channels;
+  float* to = all.data();
+  for (int time = 0; time < times; ++time) {
+    for (const Panel& panel : panels_) {
+      for (int c = 0; c < panel.channels; ++c) {
+        const auto at = static_cast<std::size_t>(time * channels + panel.first + c);
+        require(!from || at < from->shape(0), "numbers of an epilogue must be [channels]");
+        to[c] = from ? from->data()[at] : absent;
+      }
+      to += PANEL;
     }
   }
-  return to;
+  return all;
 }
 
 Epilogue Ends::at(int panel) const {

@@ -1,4 +1,5 @@
-// An epilogue as tests give it: numbers by output channels, results and shortcut as [row][column][channel].
+// An epilogue as tests give it: numbers by output channels, results and shortcut as [row][column][channel]. `copies`
+// behind the first have their thresholds behind those of the first, and their codes behind its codes.
 #pragma once
 
 #include <vector>
@@ -17,7 +18,7 @@ class Ends {
   const std::vector<Panel>& panels() const { return panels_; }
 
  private:
-  AlignedArray<float> by_panels(const char* name, float absent, bool needed) const;
+  AlignedArray<float> by_panels(const char* name, float absent, bool needed, int times = 1) const;
 
   const nanobind::dict& given_;
   std::vector<Panel> panels_;

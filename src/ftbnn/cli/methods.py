@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--results",
         type=Path,
         metavar="DIR",
-        help="results of `ftbnn reproduce`, whose table 1 has our accuracies (default: results, where there are such)",
+        help="where `ftbnn reproduce methods` has left our accuracies (default: results, where there are such)",
     )
 
 
@@ -76,12 +76,12 @@ def _of_network(name: str, entry: "Entry") -> dict[str, Any]:
 
 
 def _ours(folder: Path, *, must: bool) -> dict[str, str]:
-    """Test accuracies by method, with what they were measured on, of the table of methods in table 1's result."""
+    """Test accuracies by method, with what they were measured on, of the result of `ftbnn reproduce methods`."""
     from ftbnn.experiments.result import read
 
-    if not must and not (folder / "table1").exists():
+    if not must and not (folder / "methods").exists():
         return {}
-    result = read(folder / "table1")
+    result = read(folder / "methods")
     rows = [row for listed in result["tables"] if listed["name"] == "methods" for row in listed["rows"]]
     return {
         row["method"]: f"{result['data']} {row['top1']:.2f} (width {result['width']}, {row['epochs']} epochs, "

@@ -4,15 +4,18 @@ The paper quotes what authors printed, at their own width, epochs and recipe. He
 shape and brings its layers (docs/methods.md); with its own recipe it may do better. Table 4 takes these runs.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
 from statistics import fmean
 from typing import Any
+
+from torch import nn
 
 from ftbnn.budget import Budget, count
 from ftbnn.drawing import canvas
 from ftbnn.experiments.claims import spread, values
 from ftbnn.experiments.curves import curves
+from ftbnn.experiments.latencies import COLUMN, Time, machines, times
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
 from ftbnn.models import METHODS, build
@@ -103,9 +106,10 @@ def jobs(request: Request) -> list[Job]:
 
 def show(request: Request, records: Sequence[Record]) -> Findings:
     names = METHODS if request.scale == "quick" else PRINTED
-    rows = [_row(name, request, records) for name in names]
-    rows += [_row(name, request, records, variant=f"own-{name}") for name in OWN]
-    table = Table("methods", _caption(request), _columns(request), rows)
+    timed = _times("methods", names, request)
+    rows = [_row(name, request, records, timed[name]) for name in names]
+    rows += [_row(name, request, records, timed[name], variant=f"own-{name}") for name in OWN]
+    table = Table("methods", f"{_caption(request)}; {_timing(timed)}", _columns(request), rows)
     with canvas(request.out / "methods.png") as axes:
         curves(axes, records, {_variant(name): name for name in PRINTED})
     return Findings([table], [Picture("methods.png", "Test accuracy over the epochs; mean over seeds")])
@@ -137,8 +141,13 @@ def _columns(request: Request) -> tuple[Column, ...]:
         Column("epochs", "epochs"),
         Column("budget_m", "budget M", ".2f"),
         Column("bytes_k", "kB packed", ".1f"),
+        COLUMN,
         Column("seeds", "seeds"),
     )
+
+
+def _timing(timed: Mapping[str, Time]) -> str:
+    return f"ms: one image, one thread, least over turns, {machines(timed)}"
 
 
 def right_table(request: Request, records: Sequence[Record]) -> Table:
@@ -152,42 +161,60 @@ def right_table(request: Request, records: Sequence[Record]) -> Table:
         Column("paper_top1", "paper top-1 (ImageNet)", ".1f"),
         Column("top1", f"ours top-1 ({request.data}, width {request.width})", ".2f"),
         Column("spread", "± over seeds", ".2f"),
+        Column("bytes_k", "kB packed", ".1f"),
+        COLUMN,
         Column("seeds", "seeds"),
     )
+    timed = _times("others", [name for name, *_ in RIGHT.values() if name is not None], request)
     rows = []
     for label, (name, bits, budget, printed) in RIGHT.items():
         top1 = [] if name is None else values(records, _variant(name))
-        rows.append(
-            {
-                "paper": label,
-                "method": name or "ftbnn.nn.Ensemble",
-                "paper_bits": bits,
-                "paper_budget": budget,
-                "budget_m": None if name is None else _cost(name, 224, 3, 1000, 64).budget / 1e6,
-                "paper_top1": printed,
-                "top1": fmean(top1) if top1 else None,
-                "spread": spread(top1),
-                "seeds": len(top1),
-            }
-        )
-    caption = f"Other methods: printed on ImageNet with each one's own network and recipe, ours on {request.data}"
+        row = {
+            "paper": label,
+            "method": name or "ftbnn.nn.Ensemble",
+            "paper_bits": bits,
+            "paper_budget": budget,
+            "paper_top1": printed,
+            "top1": fmean(top1) if top1 else None,
+            "spread": spread(top1),
+            "seeds": len(top1),
+        }
+        if name is not None:
+            row["budget_m"] = _cost(name, 224, 3, 1000, 64).budget / 1e6
+            row["bytes_k"] = _cost(name, *_sizes(request)).packed_bytes / 1e3
+            row |= timed[name]
+        rows.append(row)
+    about = f"printed on ImageNet with each one's own network and recipe, ours on {request.data}"
+    caption = f"Other methods: {about}; {_timing(timed)}"
     return Table("others", caption, columns, rows)
 
 
 @cache
 def _cost(name: str, image_size: int, channels: int, classes: int, width: int) -> Budget:
-    stem = stem_for(image_size)
-    settings: dict[str, Any] = {"in_channels": channels, "classes": classes, "stem": stem, "width": width}
     with skeleton():
-        network = build("ftbnn18", method=name, image_size=image_size, **settings)
+        network = _network(name, image_size, channels, classes, width)
         return count(network, (channels, image_size, image_size))
 
 
-def _row(name: str, request: Request, records: Sequence[Record], *, variant: str = "") -> dict[str, Any]:
+def _network(name: str, image_size: int, channels: int, classes: int, width: int) -> nn.Module:
+    stem = stem_for(image_size)
+    settings: dict[str, Any] = {"in_channels": channels, "classes": classes, "stem": stem, "width": width}
+    return build("ftbnn18", method=name, image_size=image_size, **settings)
+
+
+def _sizes(request: Request) -> tuple[int, int, int, int]:
     spec = request.spec
+    return spec.image_size, spec.channels, spec.classes, request.width
+
+
+def _times(table: str, names: Iterable[str], request: Request) -> dict[str, Time]:
+    return times(request, table, {name: partial(_network, name, *_sizes(request)) for name in names})
+
+
+def _row(name: str, request: Request, records: Sequence[Record], timed: Time, *, variant: str = "") -> dict[str, Any]:
     done = [record for record in records if record["variant"] == (variant or _variant(name))]
     top1 = values(done, variant or _variant(name))
-    cost = _cost(name, spec.image_size, spec.channels, spec.classes, request.width)
+    cost = _cost(name, *_sizes(request))
     printed, notes = PRINTED.get(name, (None, ""))
     return {
         "method": f"{name}, its own recipe" if variant else name,
@@ -199,5 +226,6 @@ def _row(name: str, request: Request, records: Sequence[Record], *, variant: str
         "epochs": "+".join(str(recipe["epochs"]) for recipe in done[0]["recipes"]) if done else None,
         "budget_m": cost.budget / 1e6,
         "bytes_k": cost.packed_bytes / 1e3,
+        **timed,
         "seeds": len(top1),
     }

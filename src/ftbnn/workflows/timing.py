@@ -40,7 +40,7 @@ def layer_times(model: Model, *, rounds: int = ROUNDS) -> dict[str, float]:
 
     def fastest() -> dict[str, float]:
         times: dict[str, float] = {}
-        for time in model.profile(_image(model), rounds=rounds):
+        for time in model.profile(random_image(model), rounds=rounds):
             times[time.path] = times.get(time.path, 0.0) + time.time_ms
         return times
 
@@ -49,7 +49,7 @@ def layer_times(model: Model, *, rounds: int = ROUNDS) -> dict[str, float]:
 
 def measured_ms(model: Model, *, rounds: int = ROUNDS) -> float:
     """The fastest of some calls, image to scores: a few percent more than its operators one by one."""
-    image = _image(model)
+    image = random_image(model)
 
     def fastest() -> dict[str, float]:
         return {"": 1e3 * min(_seconds(model, image) for _ in range(rounds))}
@@ -57,7 +57,7 @@ def measured_ms(model: Model, *, rounds: int = ROUNDS) -> float:
     return _settled(fastest)[""]
 
 
-def _image(model: Model) -> NDArray[np.float32]:
+def random_image(model: Model) -> NDArray[np.float32]:
     return np.random.default_rng(0).standard_normal((1, *model.input_shape), np.float32)
 
 

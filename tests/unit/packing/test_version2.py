@@ -199,6 +199,46 @@ def test_each_copy_of_a_channel_has_its_own_threshold(isa, channels, tmp_path): 
         assert np.array_equal(load(tmp_path / "network.ftbnn", threads=threads)(x.numpy()), expected)
 
 
+class Copies(nn.Module):
+    """A binary convolution whose channels a strided one reads in several orders, each with a threshold, and a pool."""
+
+    def __init__(self, channels, groups, *, others):
+        super().__init__()
+        self.stem = nn.Conv2d(2, channels, 1, bias=False)
+        self.first = BConv(channels, channels, groups=groups)
+        half = channels // 2
+        order = torch.cat([torch.arange(half, channels), torch.arange(half)])  # once each, in two pieces
+        self.order = torch.cat([order, torch.arange(channels), torch.arange(channels // 3)])
+        wide = len(self.order)
+        self.second = BConv(wide, 7, 3, stride=2, padding=1, groups=2, input=RSign(wide))
+        self.third = BConv(channels, 3, 3, stride=2, padding=1, input=RSign(channels)) if others else None
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        for layer in self.modules():
+            for numbers in layer.parameters(recurse=False):
+                whole = torch.randint(-3, 3, numbers.shape)
+                numbers.data = whole.float() if isinstance(layer, nn.Conv2d) else whole + 0.5
+
+    def forward(self, x):
+        x = self.first(self.stem(x))
+        parts = [self.second(x[:, self.order]), self.pool(x[:, self.order])]
+        return torch.cat(parts if self.third is None else [*parts, self.third(x)], 1)
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["", "two sets of thresholds"])
+@pytest.mark.parametrize("sizes", [(6, 1, 9), (50, 2, 30), (64, 1, 7), (200, 3, 5), (130, 1, 17)])
+def test_codes_are_written_once_for_each_threshold(isa, sizes, others, tmp_path):  # noqa: ARG001
+    """With the pool beside them and by any number of threads. Whole numbers, so that one other bit would show."""
+    torch.manual_seed(0)
+    channels, groups, side = sizes
+    network, x = Copies(channels, groups, others=others).eval(), torch.randint(-2, 3, (2, 2, side, side + 1)).float()
+    file = tmp_path / "network.ftbnn"
+    pack(network, x, file)
+    with torch.no_grad():
+        expected = network(x).flatten(1).numpy()
+    for threads in (1, 2, 5):
+        assert np.array_equal(load(file, threads=threads)(x.numpy()), expected)
+
+
 def test_thresholds_of_codes_after_a_relu():
     network = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), RSign(6, zero_one=True), BConv(6, 4, groups=3), RPReLU(4))
     file = check(network, 3, 7, 7)
