@@ -95,20 +95,14 @@ int Forms::read_codes(int value, const float* threshold, const Border& border) {
   return static_cast<int>(form - codes_.begin());
 }
 
-// Each run in the first copy where its channels are nobody's yet.
+// Each run in a copy behind those that its channels are in already.
 void Forms::share_copies(CodeForm& form, const std::vector<Run>& runs) {
   form.runs = runs;
-  for (std::size_t k = 0; k < runs.size(); ++k) {
-    const auto is_taken = [&](int copy) {
-      for (std::size_t other = 0; other < k; ++other) {
-        const Run &a = runs[other], &b = runs[k];
-        const bool overlap = a.first < b.first + b.count && b.first < a.first + a.count;
-        if (form.copy_of[other] == copy && overlap) return true;
-      }
-      return false;
-    };
-    int copy = 0;
-    while (is_taken(copy)) ++copy;
+  std::vector<int> next(z(form.channels.channels), 0);
+  for (const Run& run : runs) {
+    const auto first = next.begin() + run.first, last = first + run.count;
+    const int copy = *std::max_element(first, last);
+    std::fill(first, last, copy + 1);
     form.copy_of.push_back(copy);
     form.copies = std::max(form.copies, copy + 1);
   }

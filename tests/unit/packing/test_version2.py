@@ -239,6 +239,28 @@ def test_codes_are_written_once_for_each_threshold(isa, sizes, others, tmp_path)
         assert np.array_equal(load(file, threads=threads)(x.numpy()), expected)
 
 
+class Repeated(nn.Module):
+    """One channel many times, each with a threshold of its own."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.stem, self.times = nn.Conv2d(1, 1, 1, bias=False), times
+        self.conv = BConv(times, 3, input=RSign(times))
+        self.stem.weight.data.fill_(1.0)
+        self.conv.input.bias.data = torch.arange(times) % 7 - 3.5
+
+    def forward(self, x):
+        return self.conv(self.stem(x).repeat(1, self.times, 1, 1))
+
+
+def test_as_many_copies_as_there_are_channels(tmp_path):
+    """In time and memory that grow with the channels, not with their square."""
+    network, x = Repeated(5000).eval(), torch.randint(-3, 4, (1, 1, 4, 5)).float()
+    pack(network, x, tmp_path / "network.ftbnn")
+    with torch.no_grad():
+        assert np.array_equal(load(tmp_path / "network.ftbnn")(x.numpy()), network(x).flatten(1).numpy())
+
+
 def test_thresholds_of_codes_after_a_relu():
     network = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), RSign(6, zero_one=True), BConv(6, 4, groups=3), RPReLU(4))
     file = check(network, 3, 7, 7)
