@@ -9,10 +9,6 @@ namespace ftbnn::training {
 
 namespace {
 
-constexpr float ONES[PANEL] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                               1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-constexpr float ZEROS[PANEL] = {};
-
 constexpr std::size_t POSITIONS = 256;  // to a task, if images are small: what is done for a panel serves them all
 constexpr int TASKS_PER_THREAD = 4;
 constexpr int MOST_VECTOR_TAPS = 64;  // that vectors pack
@@ -61,6 +57,8 @@ BinaryConv::BinaryConv(const BatchShape& shape, bool zero_one, const float* weig
   const BConvKernels& kernels = bconv_table().best(usable, suits).kernels;
   conv_ = kernels.make(bconv, layout_of(shape), words.data());
   panels_ = panels_of(kernels.panels(bconv));
+  ones_.assign(z(conv_->panels_at_once()) * PANEL, 1);
+  zeros_.assign(ones_.size(), 0);
 }
 
 void BinaryConv::run(const std::uint64_t* codes, std::int16_t* y, std::int64_t* sums, std::int64_t* squares,
@@ -105,13 +103,15 @@ void BinaryConv::run_images(const std::uint64_t* codes, int images, std::int16_t
   call.images = images;
   call.out_image = z(band) * line;
   call.scratch = own;
-  call.end.scale = ONES;
-  call.end.shift = ZEROS;
+  call.end.scale = ones_.data();
+  call.end.shift = zeros_.data();
   call.end.out_stride = z(s_.out);
   call.end.out_row = line;
   for (call.first = 0; call.first < s_.oh; call.first += band) {
     call.last = std::min(s_.oh, call.first + band);
-    for (call.panel = 0; call.panel < static_cast<int>(panels_.size()); ++call.panel) {
+    const int panels = static_cast<int>(panels_.size()), together = conv_->panels_at_once();
+    for (call.panel = 0; call.panel < panels; call.panel += together) {
+      call.panels = std::min(together, panels - call.panel);
       call.end.out = values + panels_[z(call.panel)].first;
       conv_->run(call);
     }

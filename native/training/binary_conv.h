@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/team.h"
 #include "kernels/bconv/bconv.h"
@@ -30,7 +31,8 @@ class BinaryConv {
   const BatchShape s_;
   const BlockKernels& rows_;
   std::unique_ptr<BConv> conv_;
-  std::vector<Panel> panels_;  // of its outputs
+  std::vector<Panel> panels_;        // of its outputs
+  std::vector<float> ones_, zeros_;  // scale and shift of as many panels as the kernel does at once
 };
 
 }  // namespace ftbnn::training

@@ -279,6 +279,17 @@ def test_the_convolution_gives_exact_integers(isa):  # noqa: ARG001
     check_integers()
 
 
+@pytest.mark.parametrize(("outputs", "groups"), [(200, 1), (520, 1), (1100, 1), (450, 2), (451, 2)])
+def test_many_output_channels_give_exact_integers(isa, outputs, groups):  # noqa: ARG001
+    """Kernels may make several panels of output channels in one call."""
+    torch.manual_seed(0)
+    conv = BConv(outputs, outputs, groups=groups, input=Sign())
+    x = torch.randn(3, outputs, 5, 4)
+    wanted = conv(x)
+    with use_backend("native"):
+        assert torch.equal(conv(x), wanted)
+
+
 def test_a_channel_that_does_not_vary_is_its_shift(isa):  # noqa: ARG001
     conv = BConv(40, 6, padding=0, input=Sign())
     block = nn.ModuleDict({"conv": conv, "norm": nn.BatchNorm2d(6), "act": nn.Identity()})
