@@ -79,11 +79,16 @@ void Forms::read_real(int value, const Border& border) {
 
 void Forms::read_source(int value) { read_real(source(value).value); }
 
+// The thresholds of equal blobs are the same ones in a file, whichever channels they are of.
+bool Forms::are_same_codes(const float* threshold, const std::vector<Run>& runs, const float* other_threshold,
+                           const std::vector<Run>& other_runs) {
+  return threshold == other_threshold && (threshold == nullptr || runs == other_runs);
+}
+
 int Forms::read_codes(int value, const float* threshold, const Border& border) {
   const Source& from = source(value);
   auto form = std::find_if(codes_.begin(), codes_.end(), [&](const CodeForm& other) {
-    return other.value == from.value && other.threshold == threshold &&
-           (threshold == nullptr || other.runs == from.runs);
+    return other.value == from.value && are_same_codes(other.threshold, other.runs, threshold, from.runs);
   });
   if (form == codes_.end()) {
     const Shape& shape = model_.values[z(from.value)];

@@ -83,6 +83,10 @@ class Forms {
   // Channel c of `value` is channel map[c] of another. A map in too many pieces is rather carried out.
   void set_map(int value, const std::int32_t* map, int from);
 
+  // Whether two operators that read codes of one source read the same ones.
+  static bool are_same_codes(const float* threshold, const std::vector<Run>& runs, const float* other_threshold,
+                             const std::vector<Run>& other_runs);
+
   // Said by steps, from the last to the first.
   void at_step(int step) { step_ = step; }
   void read_real(int value, const Border& border = {});

@@ -72,18 +72,19 @@ void Plan::prepare() {
 
 void Plan::absorb(const Model& model) {
   constexpr int none = -1, several = -2;
-  std::vector<int> reader(model.values.size(), none);  // the step that alone reads a value's numbers
-  std::vector<bool> has_codes(model.values.size(), false);
-  std::vector<const float*> threshold(model.values.size(), nullptr);  // of those
+  std::vector<int> reader(model.values.size(), none);                // the step that alone reads a value's numbers
+  std::vector<const Operator*> coded(model.values.size(), nullptr);  // the first that reads a value's codes
   for (std::size_t k = 0; k < steps_.size(); ++k) {
     const Operator& op = model.operators[k];
     if (op.tail.shortcut >= 0) reader[z(forms_.source(op.tail.shortcut).value)] = several;
     if (steps_[k]->reads_codes()) {
-      const std::size_t value = z(forms_.source(op.inputs[0]).value);
+      const Source& source = forms_.source(op.inputs[0]);
+      const Operator*& first = coded[z(source.value)];
+      if (first == nullptr) first = &op;
       // One coded form is written from registers, others are made of the numbers.
-      if (has_codes[value] && threshold[value] != op.threshold) reader[value] = several;
-      has_codes[value] = true;
-      threshold[value] = op.threshold;
+      const bool same =
+          Forms::are_same_codes(first->threshold, forms_.source(first->inputs[0]).runs, op.threshold, source.runs);
+      if (!same) reader[z(source.value)] = several;
     }
     if (!steps_[k]->reads_real()) continue;
     for (const int input : op.inputs) {

@@ -30,10 +30,10 @@ class ConvStep final : public FusedStep {
         has_one_reader_(planning.readers[z(op.output)] == 1),
         is_stem_(op.inputs[0] == 0 && planning.readers[0] == 1 && stem_kernels_.suits(stem_shape_)) {}
 
-  // A pool that alone reads the output is done too, a few rows at a time.
+  // A pool that alone reads the output, and no map of it, is done too, a few rows at a time.
   bool absorb(Step& reader) override {
     auto* pool = dynamic_cast<PoolStep*>(&reader);
-    if (pool == nullptr || has_curve() || !has_one_reader_) return false;
+    if (pool == nullptr || has_curve() || !has_one_reader_ || pool->op().inputs[0] != op_.output) return false;
     if (!pool->plan_bands(kernels_.rows)) return false;
     pool_ = pool;
     return true;
