@@ -100,7 +100,7 @@ void Engine::run_one(Image& image, const Pixel* pixels, float* output, const std
   for (std::size_t k = 0; k < model_.operators.size(); ++k) {
     const Step* step = plan_.step(k);
     if (step == nullptr) continue;
-    if (plan_.macs(k) > WORTH_ASKING && between) between();
+    if (plan_.operations(k) > WORTH_ASKING && between) between();
     step->run(image);
   }
   image.store(output);

@@ -1,6 +1,7 @@
 // A network as the file describes it: values, operators, and pointers into the file's bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -21,6 +22,8 @@ class FormatError : public std::runtime_error {
 struct Limits {
   std::uint64_t max_bytes = std::uint64_t{1} << 30;  // memory of the network and of one image under way
   std::uint64_t max_macs = std::uint64_t{1} << 40;   // operations an image
+  // What can be had at all, too: sizes of 64 bits are compared with this before they become those of the machine.
+  std::uint64_t bytes() const { return std::min<std::uint64_t>(max_bytes, SIZE_MAX / 2); }
 };
 
 struct Shape {

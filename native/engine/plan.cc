@@ -41,7 +41,7 @@ Plan::Plan(const Model& model, Features usable, const Limits& limits)
     : forms_(model), between_(between_table().best(usable).kernels) {
   const Shape& in = model.input();
   const std::uint64_t pixel_floats = 2 * std::uint64_t{z(in.w)} * z(in.c);
-  if (pixel_floats * sizeof(float) > limits.max_bytes) throw FormatError("the image is too large");
+  if (pixel_floats * sizeof(float) > limits.bytes()) throw FormatError("the image is too large");
   pixels_ = pixels_of(model);
   const Planning planning{model, forms_, usable, count_readers(model), pixel_scale(), pixel_shift()};
   for (const Operator& op : model.operators) steps_.push_back(op.kind->plan(op, planning));
@@ -115,8 +115,8 @@ void Plan::assign_codes(const Model& model) {
 void Plan::check(const Model& model, const Limits& limits) {
   std::uint64_t preparing = 0, operations = 0;
   for (std::size_t k = 0; k < steps_.size(); ++k) {
-    macs_.push_back(steps_[k]->macs());
-    operations += model.values[z(model.operators[k].output)].elements() + macs_.back();
+    operations_.push_back(model.values[z(model.operators[k].output)].elements() + steps_[k]->operations());
+    operations += operations_.back();
     if (!is_run_[k]) continue;
     const Sizes sizes = steps_[k]->sizes();
     weights_ += sizes.weights;
@@ -129,9 +129,9 @@ void Plan::check(const Model& model, const Limits& limits) {
       arranged_ + scratch_ + forms_.arena_floats() * sizeof(float) + forms_.code_words() * sizeof(std::uint64_t);
   const std::uint64_t bytes = model.bytes.size() + pixels_.size() * sizeof(float) + weights_ +
                               forms_.threshold_bytes() + std::max(image, preparing);
-  if (bytes > limits.max_bytes) {
+  if (bytes > limits.bytes()) {
     throw FormatError("the network would take " + std::to_string(bytes) + " bytes of memory, more than the " +
-                      std::to_string(limits.max_bytes) + " that are allowed (max_bytes)");
+                      std::to_string(limits.bytes()) + " that are allowed (max_bytes)");
   }
   if (operations > limits.max_macs) {
     throw FormatError("an image would take " + std::to_string(operations) + " operations, more than the " +

@@ -19,7 +19,8 @@ class Plan {
 
   const Forms& forms() const { return forms_; }
   const BetweenKernels& between() const { return between_; }
-  std::uint64_t macs(std::size_t step) const { return macs_[step]; }
+  std::uint64_t macs(std::size_t step) const { return steps_[step]->macs(); }
+  std::uint64_t operations(std::size_t step) const { return operations_[step]; }
   // Null where another step does the operator, or nobody needs it.
   const Step* step(std::size_t index) const { return is_run_[index] ? steps_[index].get() : nullptr; }
 
@@ -46,7 +47,7 @@ class Plan {
   const BetweenKernels& between_;
   Room room_;  // of the steps' weights
   std::vector<std::unique_ptr<Step>> steps_;
-  std::vector<std::uint64_t> macs_;
+  std::vector<std::uint64_t> operations_;
   std::vector<bool> is_run_;
   AlignedArray<float> pixels_;
   const Stem* stem_ = nullptr;

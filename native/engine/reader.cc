@@ -35,8 +35,8 @@ void check(bool holds, const std::string& what) {
 
 void check_size(std::uint64_t size, const Limits& limits) {
   check(size <= MAX_FILE, "the file is larger than 2^31 bytes");
-  check(size <= limits.max_bytes, "the file has " + std::to_string(size) + " bytes, more than the " +
-                                      std::to_string(limits.max_bytes) + " it may take (max_bytes)");
+  check(size <= limits.bytes(), "the file has " + std::to_string(size) + " bytes, more than the " +
+                                    std::to_string(limits.bytes()) + " it may take (max_bytes)");
 }
 
 bool are_zero(const std::uint8_t* first, const std::uint8_t* last) {
@@ -150,11 +150,12 @@ Model read_model(const std::string& path, const Limits& limits) {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
   struct stat about{};
-  if (!file || fstat(fileno(file.get()), &about) != 0) throw failed(errno);
+  if (stat(path.c_str(), &about) != 0) throw failed(errno);  // before opening, which waits for a pipe's other end
   if (S_ISDIR(about.st_mode)) throw failed(EISDIR);
   check(S_ISREG(about.st_mode), "this is not a file of its own, but a pipe or a device");
+  const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
+  if (!file) throw failed(errno);
   check_size(static_cast<std::uint64_t>(about.st_size), limits);
   AlignedArray<std::uint8_t> bytes(static_cast<std::size_t>(about.st_size));
   std::setvbuf(file.get(), nullptr, _IONBF, 0);

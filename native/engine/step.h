@@ -42,6 +42,8 @@ class Step {
   virtual bool direct_codes(CodeForm& /*form*/, int /*number*/) { return false; }
   virtual Sizes sizes() const { return {}; }
   virtual std::uint64_t macs() const { return 0; }
+  // What it does to make its output, beyond one for each element: what limits and interruptions go by.
+  virtual std::uint64_t operations() const { return macs(); }
   // Lays out its weights.
   virtual void prepare(const Forms& /*forms*/) {}
   // Where 8-bit images go in integers.

@@ -16,6 +16,11 @@ class AverageStep final : public Step {
     return true;
   }
 
+  std::uint64_t operations() const override {
+    const auto longest = [](int in, int out) { return static_cast<std::uint64_t>((in + out - 1) / out + 1); };
+    return out().elements() * longest(in().h, out().h) * longest(in().w, out().w);
+  }
+
   void run(Image& image) const override {
     image.clear_border(op_.output);
     for (int y = 0; y < out().h; ++y) {

@@ -14,6 +14,9 @@ class PoolStep final : public Step {
       : Step(op, planning), is_max_(is_max), source_(planning.forms.source(op.inputs[0])) {}
 
   bool declare(Forms& forms) override;
+  std::uint64_t operations() const override {
+    return out().elements() * static_cast<std::uint64_t>(op_.window.kh) * static_cast<std::uint64_t>(op_.window.kw);
+  }
   void run(Image& image) const override;
 
   // For a step that makes the input and does the pool's work too: some rows of the input at a time, in memory that

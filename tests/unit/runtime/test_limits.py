@@ -104,6 +104,24 @@ def test_the_limits_can_be_moved():
         load(data, max_bytes=len(data) - 1)
 
 
+def wide_pool(value):
+    """64 x 64 numbers for each of as many outputs as there are inputs."""
+    window = g.Window((64, 64), (1, 1), (32, 32))
+    return g.MaxPool("p", (value,), g.Value(value.channels, value.height + 1, value.width + 1), window=window)
+
+
+def wide_average(value):
+    return g.AverageTo("a", (value,), g.Value(value.channels, 1, 1))
+
+
+@pytest.mark.parametrize(("operator", "least"), [(wide_pool, 64 * 64 * 513 * 513), (wide_average, 512 * 512)])
+def test_pools_are_limited_by_what_they_read(operator, least):
+    data = chain(g.Value(1, 512, 512), operator)
+    with pytest.raises(FormatError, match="max_macs"):
+        load(data, max_macs=least)
+    assert load(data, max_macs=2 * least).output_shape[0] == 1
+
+
 def test_blobs_that_many_operators_share_are_read_once():
     """2000 matrices in one blob: what is kept is one copy for each, and the file is read in one pass."""
     weight = np.ones((64, 64), np.float32)
