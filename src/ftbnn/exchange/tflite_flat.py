@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from ftbnn.errors import UserError
 
 IDENTIFIER = b"TFL3"  # at byte 4
+# A few bytes may name one table, or one vector, any number of times: what is made of each is little.
+MOST_TABLES = 2**16  # of a vector
+MOST_FEW = 2**12  # numbers or letters that are copied
 
 
 class NotTflite(UserError):
@@ -30,10 +33,9 @@ class Table:
 
     def __init__(self, data: bytes, at: int) -> None:
         self.data, self.at = data, at
-        vtable = at - _number(data, at, "<i")
-        size = _number(data, vtable, "<H")
-        _require(data, vtable, size, "a table")
-        self._offsets = struct.unpack_from(f"<{max(size - 4, 0) // 2}H", data, vtable + 4)
+        self._vtable = at - _number(data, at, "<i")
+        self._size = _number(data, self._vtable, "<H")
+        _require(data, self._vtable, self._size, "a table")
 
     @staticmethod
     def root(data: bytes) -> "Table":
@@ -42,7 +44,8 @@ class Table:
         return Table(data, _number(data, 0, "<I"))
 
     def _place(self, slot: int) -> int | None:
-        offset = self._offsets[slot] if slot < len(self._offsets) else 0
+        entry = 4 + 2 * slot
+        offset = _number(self.data, self._vtable + entry, "<H") if entry + 2 <= self._size else 0
         return self.at + offset if offset else None
 
     def number(self, slot: int, kind: str = "<i", default: Any = 0) -> Any:
@@ -66,13 +69,22 @@ class Table:
         _require(self.data, at + 4, count * width, "a vector")
         return np.frombuffer(self.data, kind, count, at + 4)
 
+    def few(self, slot: int, kind: str = "<i4", most: int = MOST_FEW) -> tuple[int, ...]:
+        """A vector of numbers that is short by nature."""
+        found = self.numbers(slot, kind)
+        if len(found) > most:
+            raise NotTflite(f"a vector has {len(found)} numbers where {most} are the most")
+        return tuple(map(int, found))
+
     def tables(self, slot: int) -> list["Table"]:
         at = self._target(slot)
         offsets = self.numbers(slot, "<u4")
+        if len(offsets) > MOST_TABLES:
+            raise NotTflite(f"a vector names {len(offsets)} tables; {MOST_TABLES} are the most")
         return [Table(self.data, at + 4 + 4 * k + int(offset)) for k, offset in enumerate(offsets)] if at else []
 
     def text(self, slot: int) -> str:
-        return self.numbers(slot, "<u1").tobytes().decode(errors="replace")
+        return self.numbers(slot, "<u1")[:MOST_FEW].tobytes().decode(errors="replace")
 
 
 def _require(data: bytes, at: int, size: int, what: str) -> None:

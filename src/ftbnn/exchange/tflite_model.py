@@ -75,7 +75,7 @@ def parse_tflite(data: bytes) -> OnnxModel:
     operators = graphs[0].tables(3)
     if len(operators) > MOST_NODES:
         raise ImportRefused(None, f"it has {len(operators)} operators; at most {MOST_NODES} are read")
-    ins, outs = (graphs[0].numbers(slot).tolist() for slot in (1, 2))
+    ins, outs = (graphs[0].few(slot) for slot in (1, 2))
     if len(ins) != 1 or len(outs) != 1:
         raise ImportRefused(None, f"it has {len(ins)} inputs and {len(outs)} outputs; a .ftbnn file has one of each")
     return _Writer(tensors, ins[0], outs[0]).model([_operator(it, codes, len(tensors)) for it in operators])
@@ -89,8 +89,8 @@ def _code(table: Table) -> str:
 
 
 def _tensor(table: Table, buffers: Sequence[Array]) -> Tensor:
-    shape = tuple(int(dim) for dim in table.numbers(0))
     name, kind, buffer = table.text(3), table.number(1, "<b"), table.number(2, "<I")
+    shape = table.few(0)
     if len(shape) > MOST_RANK or any(dim < 0 for dim in shape) or math.prod(shape) > MOST_ELEMENTS:
         raise NotTflite(f"{line(name, 80)} has the impossible shape {list(shape)[:MOST_RANK]}")
     if buffer >= len(buffers):
@@ -108,13 +108,13 @@ def _tensor(table: Table, buffers: Sequence[Array]) -> Tensor:
 
 def _operator(table: Table, codes: Sequence[str], tensors: int) -> Op:
     code = table.number(0, "<I")
-    inputs, outputs = (tuple(int(k) for k in table.numbers(slot)) for slot in (1, 2))
+    inputs, outputs = (table.few(slot) for slot in (1, 2))
     if code >= len(codes) or any(not -1 <= k < tensors for k in inputs) or any(not 0 <= k < tensors for k in outputs):
         raise NotTflite("an operator reads or writes what is not there")
     kind = codes[code]
     if len(outputs) != 1:
         raise ImportRefused(Node(kind, "", (), ()), f"it has {len(outputs)} outputs")
-    return Op(kind, inputs, outputs[0], table.table(4), table.numbers(5, "<u1").tobytes())
+    return Op(kind, inputs, outputs[0], table.table(4), bytes(table.few(5, "<u1")))
 
 
 class _Writer:
@@ -369,17 +369,9 @@ BCONV_OPTIONS = (
 
 def _bconv(w: _Writer) -> str:
     found = flex_map(w.op.custom)
-    names = (
-        "channels_in",
-        "stride_height",
-        "stride_width",
-        "dilation_height_factor",
-        "dilation_width_factor",
-        "padding",
-    )
-    if missing := [name for name in names if name not in found]:
+    if missing := [name for name in BCONV_OPTIONS if name not in found]:
         raise w.refuse(f"its options lack {missing[0]}")
-    channels, high, wide, down, across, padding = (found[name] for name in names)
+    channels, high, wide, down, across, padding = (found[name] for name in BCONV_OPTIONS)
     packed, out = w.data(1), w.tensors[w.op.output]
     words = -(-channels // WORD)
     if (

@@ -2,6 +2,7 @@
 
 import importlib.util
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from ftbnn.errors import UserError
 from ftbnn.exchange.qonnx_import import import_qonnx
 from ftbnn.exchange.qonnx_lower import lower
 from ftbnn.exchange.qonnx_node import ImportRefused
-from ftbnn.exchange.tflite_flat import flex_map
+from ftbnn.exchange.tflite_flat import Table, flex_map
 from ftbnn.exchange.tflite_model import BUILTIN, RULES, parse_tflite
 from ftbnn.runtime import load
 
@@ -246,3 +247,24 @@ def test_what_reads_its_own_output_is_refused():
     struct.pack_into("<i", data, at + 4, 1)
     with pytest.raises(ImportRefused, match="not constant"):
         parse_tflite(bytes(data))
+
+
+def naming_one_table(times):
+    """A root whose first field is a vector that names one table, of 32,000 fields, so many times."""
+    start = struct.pack("<I4sHHHxxiI", 16, b"TFL3", 6, 8, 4, 8, 4)  # the root's fields, the root, the vector behind it
+    fields = struct.pack("<HH", 65534, 4) + bytes(65530)
+    at = len(start) + 4 + 4 * times + len(fields)  # where the table is
+    offsets = [at - (len(start) + 4 + 4 * k) for k in range(times)]
+    return start + struct.pack(f"<{times + 1}I", times, *offsets) + fields + struct.pack("<i", len(fields))
+
+
+def test_one_table_named_often_takes_little_memory():
+    data = naming_one_table(50_000)
+    tracemalloc.start()
+    tables = Table.root(data).tables(0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(tables) == 50_000
+    assert peak < 64 << 20
+    with pytest.raises(UserError, match="names 70000 tables"):
+        Table.root(naming_one_table(70_000)).tables(0)
