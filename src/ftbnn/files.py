@@ -2,9 +2,12 @@
 
 import errno
 import os
+import secrets
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from ftbnn.errors import UserError
@@ -13,9 +16,13 @@ if sys.platform != "win32":
     import fcntl
 
 
+DAY = 86400.0
+
+
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes under another name, flushes to the disk, renames: a crash leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")  # one name: what a crash leaves is overwritten, not piled up
+    """Writes under a name of its own, flushes to the disk, renames: a crash leaves the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    _forget_crashes(path)
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -36,6 +43,14 @@ def write_atomically(path: Path, data: bytes) -> None:
                 f"intact. Free some space and try again (a training run: resume it)"
             ) from error
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _forget_crashes(path: Path) -> None:
+    """Half files that an older crash left do not pile up; younger ones may be another writer's."""
+    with suppress(OSError):
+        for half in path.parent.glob(f".{escape(path.name)}.*.tmp"):
+            if time.time() - half.stat().st_mtime > DAY:
+                half.unlink()
 
 
 @contextmanager

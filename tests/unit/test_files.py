@@ -1,10 +1,11 @@
+import os
 import subprocess
 import sys
 
 import pytest
 
 from ftbnn.errors import UserError
-from ftbnn.files import locked
+from ftbnn.files import locked, write_atomically
 
 HOLD = """
 import sys
@@ -37,3 +38,32 @@ def test_a_lock_that_cannot_be_made_says_why(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot work in"), locked(tmp_path / "file" / "lock"):
         pass
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from ftbnn.files import write_atomically
+for size in range(100):
+    write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * (1 + size % 7 * 1000))
+"""
+
+
+def test_writers_of_one_file_do_not_tear_it(tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    writers = [subprocess.Popen([sys.executable, "-c", WRITE, str(path), letter]) for letter in "ab"]
+    while any(writer.poll() is None for writer in writers):
+        assert len(set(path.read_bytes())) <= 1
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert [it.name for it in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_an_old_crash_left_goes(tmp_path):
+    old, young = (tmp_path / f".file.{name}.tmp" for name in ("old", "young"))
+    for half in (old, young):
+        half.touch()
+    os.utime(old, (0, 0))
+    write_atomically(tmp_path / "file", b"whole")
+    assert young.exists()
+    assert not old.exists()

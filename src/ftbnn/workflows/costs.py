@@ -19,7 +19,7 @@ from torch import nn
 
 from ftbnn.bench.rounds import progress_bar
 from ftbnn.errors import UserError
-from ftbnn.files import write_atomically
+from ftbnn.files import locked, write_atomically
 from ftbnn.machine import capabilities, engine_checksum, versions
 from ftbnn.models.derived import BLOCKS, DerivedFTBNN
 from ftbnn.workflows.timing import Shape, engine_of, layer_times, measured_ms
@@ -106,20 +106,20 @@ class CostTable:
         self.threads, self.shape, self.classes = threads, shape, classes
         name = f"costs-{threads}-{'x'.join(map(str, shape))}-{classes}.json"
         self.path = (folder or default_folder()) / name
-        self.rows: dict[str, list[float]] = {}
-        self.is_of_another_machine = False
-        self._read()
+        self.rows, self.is_of_another_machine = self._kept()
 
-    def _read(self) -> None:
+    def _kept(self) -> tuple[dict[str, list[float]], bool]:
+        """The file's rows, and whether it tells of another machine, or of another program: measured anew."""
         try:
             kept = json.loads(self.path.read_text())
-            self.is_of_another_machine = kept["machine"] != self.machine
-            if not self.is_of_another_machine:
-                self.rows = {key: Parts.of([float(n) for n in row]).numbers() for key, row in kept["rows"].items()}
+            if kept["machine"] == self.machine:
+                rows = {key: Parts.of([float(n) for n in row]).numbers() for key, row in kept["rows"].items()}
+                return rows, False
         except FileNotFoundError:
-            pass
+            return {}, False
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            self.is_of_another_machine = True  # or of another program: measured anew
+            pass
+        return {}, True
 
     def row(self, groups: int, v: int) -> Parts:
         """What the table has for that width; measured first where it has nothing."""
@@ -152,8 +152,10 @@ class CostTable:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot keep the table of costs in {self.path.parent}: {error.strerror}") from error
-        text = json.dumps({"machine": self.machine, "rows": self.rows}, indent=1)
-        write_atomically(self.path, text.encode())
+        with locked(self.path.with_suffix(".lock")):
+            self.rows = self._kept()[0] | self.rows  # what another process has measured meanwhile too
+            text = json.dumps({"machine": self.machine, "rows": self.rows}, indent=1)
+            write_atomically(self.path, text.encode())
 
     def network(self, layers: int, groups: int, v: int) -> nn.Module:
         return derived(layers, groups, v, shape=self.shape, classes=self.classes)

@@ -107,6 +107,14 @@ def test_the_table_is_kept_and_measured_once(folder, faked):
 
 
 @pytest.mark.usefixtures("faked")
+def test_two_that_measure_at_once_keep_the_rows_of_both(folder):
+    first, second = (CostTable(**SMALL, folder=folder) for _ in "ab")
+    first.row(1, 8)
+    second.row(1, 12)
+    assert set(CostTable(**SMALL, folder=folder).rows) == {"g1-v8", "g1-v12"}
+
+
+@pytest.mark.usefixtures("faked")
 def test_a_table_of_another_machine_is_noticed(folder):
     path = filled(folder).path
     kept = json.loads(path.read_text())
