@@ -146,15 +146,7 @@ export class Network {
   /** Scores of 8-bit pixels [height][width][channels], or of normalised floats [channels][height][width]. */
   run(pixels) {
     this.#check();
-    const isFloat = pixels instanceof Float32Array;
-    const { channels, height, width } = this.inputShape;
-    if ((!isFloat && !(pixels instanceof Uint8Array || pixels instanceof Uint8ClampedArray)) ||
-        pixels.length !== channels * height * width) {
-      throw new FtbnnError(`an image is a Uint8Array or Float32Array of ${channels * height * width} numbers`);
-    }
-    if (isFloat && !pixels.every(Number.isFinite)) throw new FtbnnError("the image has values that are not finite");
-    const Kind = isFloat ? Float32Array : Uint8Array;
-    new Kind(this.#exports.memory.buffer, this.#pixels, pixels.length).set(pixels);
+    const isFloat = this.#enter(pixels);
     this.#call(isFloat ? "ftbnn_run" : "ftbnn_run_u8", this.#model, this.#pixels, 1, this.#scores);
     return new Float32Array(this.#exports.memory.buffer, this.#scores, this.outputs).slice();
   }
@@ -179,9 +171,8 @@ export class Network {
   /** Where the time goes: of each operator the fastest of `rounds`, in milliseconds; the first row is the input's. */
   profile(image, rounds = 20) {
     this.#check();
-    const pixels = image instanceof Uint8Array ? image : this.prepare(image);
+    this.#enter(image instanceof Uint8Array ? image : this.prepare(image));
     const rows = this.#take((this.operatorCount + 1) * TIME_BYTES);
-    new Uint8Array(this.#exports.memory.buffer, this.#pixels, pixels.length).set(pixels);
     this.#call("ftbnn_profile_sized", this.#model, this.#pixels, rounds, rows, TIME_BYTES);
     const view = new DataView(this.#exports.memory.buffer, rows);
     const times = Array.from({ length: this.operatorCount + 1 }, (_, k) => ({
@@ -198,6 +189,20 @@ export class Network {
   close() {
     this.#over ||= "this network is closed; load it again";
     this.#exports = undefined;
+  }
+
+  /** Puts an image where the engine reads it. True if its numbers are floats. */
+  #enter(pixels) {
+    const isFloat = pixels instanceof Float32Array;
+    const { channels, height, width } = this.inputShape;
+    if ((!isFloat && !(pixels instanceof Uint8Array || pixels instanceof Uint8ClampedArray)) ||
+        pixels.length !== channels * height * width) {
+      throw new FtbnnError(`an image is a Uint8Array or Float32Array of ${channels * height * width} numbers`);
+    }
+    if (isFloat && !pixels.every(Number.isFinite)) throw new FtbnnError("the image has values that are not finite");
+    const Kind = isFloat ? Float32Array : Uint8Array;
+    new Kind(this.#exports.memory.buffer, this.#pixels, pixels.length).set(pixels);
+    return isFloat;
   }
 
   #take(bytes) {

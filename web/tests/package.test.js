@@ -103,6 +103,7 @@ test("what cannot be used is refused, in one line", async () => {
   const net = await load(bytes);
   assert.throws(() => net.run(new Uint8Array(3)), /of 64 numbers/);
   assert.throws(() => net.run(new Float32Array(64).fill(NaN)), /not finite/);
+  assert.throws(() => net.profile(new Uint8Array(1000)), /of 64 numbers/);
   assert.throws(() => net.classify({ data: new Uint8Array(3), width: 1, height: 1 }), /as an ImageData has/);
   assert.equal(net.run(new Uint8Array(64)).length, 10); // and goes on
 });
