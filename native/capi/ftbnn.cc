@@ -71,8 +71,9 @@ ftbnn_options known(const ftbnn_options* given) {
   return options;
 }
 
+// path: of the file, if it is one; what is wrong with it is said of that.
 template <typename Read>
-ftbnn_model* open(const void* from, const ftbnn_options* given, const Read& read) {
+ftbnn_model* open(const void* from, const char* path, const ftbnn_options* given, const Read& read) {
   ftbnn_model* model = nullptr;
   guarded([&] {
     require(from != nullptr, "a null pointer was given");
@@ -82,7 +83,12 @@ ftbnn_model* open(const void* from, const ftbnn_options* given, const Read& read
     if (options.max_macs != 0) limits.max_macs = options.max_macs;
     const int threads = options.threads > 0 ? options.threads : ftbnn::usable_cores();
     const char* isa = options.isa != nullptr ? options.isa : "";
-    model = new ftbnn_model{{read(limits), threads, limits, isa, options.any_order != 0}};
+    try {
+      model = new ftbnn_model{{read(limits), threads, limits, isa, options.any_order != 0}};
+    } catch (const ftbnn::FormatError& error) {
+      if (path == nullptr) throw;
+      throw ftbnn::FormatError(std::string(path) + ": " + error.what());
+    }
   });
   return model;
 }
@@ -134,11 +140,11 @@ ftbnn_options with_threads(int32_t threads) {
 const char* ftbnn_version(void) { return FTBNN_VERSION; }
 
 ftbnn_model* ftbnn_open(const char* path, const ftbnn_options* options) {
-  return open(path, options, [&](const ftbnn::Limits& limits) { return ftbnn::read_model(path, limits); });
+  return open(path, path, options, [&](const ftbnn::Limits& limits) { return ftbnn::read_model(path, limits); });
 }
 
 ftbnn_model* ftbnn_open_bytes(const void* bytes, size_t size, const ftbnn_options* options) {
-  return open(bytes, options, [&](const ftbnn::Limits& limits) { return ftbnn::parse(bytes, size, limits); });
+  return open(bytes, nullptr, options, [&](const ftbnn::Limits& limits) { return ftbnn::parse(bytes, size, limits); });
 }
 
 ftbnn_model* ftbnn_load(const char* path, int32_t threads) {

@@ -11,7 +11,7 @@ static int fail(const char* what, const char* why) {
 int main(int argc, char** argv) {
   if (argc != 3) return fail(argv[0], "usage: classify MODEL.ftbnn IMAGE.raw");
   ftbnn_model* model = ftbnn_load(argv[1], 0);
-  if (model == NULL) return fail(argv[1], ftbnn_error());
+  if (model == NULL) return fail(argv[0], ftbnn_error());
   ftbnn_model_info info;
   ftbnn_info(model, &info);
 
@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
   float* scores = malloc(sizeof(float) * (size_t)info.outputs);
   FILE* file = fopen(argv[2], "rb");
   int code = 0;
-  if (image == NULL || scores == NULL || file == NULL || fread(image, 1, size, file) != size) {
-    code = fail(argv[2], "cannot be read, or is shorter than height x width x channels bytes");
+  if (image == NULL || scores == NULL || file == NULL || fread(image, 1, size, file) != size || fgetc(file) != EOF) {
+    code = fail(argv[2], "cannot be read, or has not height x width x channels bytes");
   } else if (ftbnn_run_u8(model, image, 1, scores) != 0) {
     code = fail(argv[2], ftbnn_error());
   } else {

@@ -249,11 +249,17 @@ def test_a_c_program_gives_the_same_answer(deployed, tmp_path, shared):
     scores = load(path)(image[:, :, None])[0]
     assert (int(index), name) == (int(scores.argmax()), str(scores.argmax()))
     assert float(score) == pytest.approx(float(scores.max()), abs=1e-5)
-    wrong = subprocess.run(
-        [classify, __file__, str(tmp_path / "image.raw")], capture_output=True, text=True, check=False
-    )
-    assert wrong.returncode == 2
-    assert "not a .ftbnn file" in wrong.stderr
+    (tmp_path / "long.raw").write_bytes(image.tobytes() + b"more")
+    os.mkfifo(tmp_path / "pipe")
+    for file, raw, said in (
+        (__file__, "image.raw", f": {__file__}: this is not a .ftbnn file"),
+        (tmp_path / "pipe", "image.raw", "not a file of its own, but a pipe"),
+        (path, "long.raw", "has not height x width x channels bytes"),
+    ):
+        words = [classify, str(file), str(tmp_path / raw)]
+        wrong = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        assert wrong.returncode == 2
+        assert said in wrong.stderr
     if shared == "OFF":
         return
     assert as_the_page_says(prefix, tmp_path / "page").startswith("10 classes")

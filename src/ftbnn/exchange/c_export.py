@@ -25,8 +25,10 @@ HEADERS = ("ftbnn_bits.h", "ftbnn_tail.h", "ftbnn_convolutions.h", "ftbnn_stem.h
 VECTOR_BYTES = 1 << 14  # of images in the test vector, which has at least one and at most MOST_IMAGES
 MOST_IMAGES = 8
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,40}")
-# Files that stand beside the network's, and words of C.
+# Files that stand beside the network's, headers of C, which a file of that name would hide, and words of C.
 TAKEN = {"main", "test_vector", *(header.removesuffix(".h") for header in HEADERS)} | set(
+    "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic "
+    "stdbit stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype "
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while".split()
 )

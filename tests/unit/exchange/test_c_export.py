@@ -235,7 +235,7 @@ def test_an_operator_that_c_has_not_is_named(tmp_path, monkeypatch):
         export_c(tmp_path / "pool.ftbnn", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["main", "Model", "1st", "a b", "ftbnn_bits", "int", "x" * 60, "a;b"])
+@pytest.mark.parametrize("name", ["main", "Model", "1st", "a b", "ftbnn_bits", "int", "x" * 60, "a;b", "math", "stdio"])
 def test_names_that_c_cannot_have(name, tmp_path):
     with pytest.raises(UserError, match="a name is"):
         export_c(zoo.resolve("zoo:digits"), tmp_path, name)
