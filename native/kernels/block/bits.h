@@ -23,6 +23,7 @@ void pack(const float* x, const float* add, std::size_t positions, int channels,
 }
 
 constexpr int MOST_TAPS = 64;
+constexpr int AHEAD = 1024;  // floats that are fetched before their turn: proxies come from memory, once a step
 
 // 64 channels are `taps` whole words of signs, tap by tap interleaved: a tap owns every taps-th bit.
 // At most MOST_TAPS taps.
@@ -40,9 +41,13 @@ void pack_proxies(const float* proxies, int in, int taps, std::uint64_t* words) 
     int filled[MOST_TAPS] = {};  // channels of each tap so far
     int lead[MOST_TAPS];         // where in a word a tap's first bit is
     for (int t = 0; t < taps; ++t) lead[t] = t;
+    std::uint64_t signs[MOST_TAPS], unused;
     for (int at = 0; at < bits; at += 64) {
-      std::uint64_t sign, unused;
-      pack_word<false>(from + at, from, bits - at < 64 ? bits - at : 64, limit, sign, unused);
+      for (int line = 0; line < 64; line += 16) __builtin_prefetch(from + at + AHEAD + line);
+      pack_word<false>(from + at, from, bits - at < 64 ? bits - at : 64, limit, signs[at / 64], unused);
+    }
+    for (int at = 0; at < bits; at += 64) {
+      const std::uint64_t sign = signs[at / 64];
       for (int t = 0; t < taps; ++t) {
         const std::uint64_t mask = every << lead[t];
         to[t * count] |= _pext_u64(sign, mask) << (filled[t] & 63);
