@@ -1,5 +1,6 @@
 // Photos as networks want them, with the very pixels that Python's runtime makes of them (src/ftbnn/runtime/images.py):
-// the shorter side resized, the centre cut out, in one resampling, which is Pillow's bilinear one to the last bit.
+// the shorter side resized, the centre cut out, in one resampling, which is Pillow's bilinear one to the last bit; a
+// picture of the network's own size is taken as it is.
 //
 // A picture is { width, height, rows(first, count) }, RGBA bytes of some rows: large photos are never in memory at once
 // a second time.
@@ -64,10 +65,7 @@ export function prepare(picture, { channels, height, width, resize }) {
   if (channels !== 1 && channels !== 3) {
     throw new Error(`the network takes ${channels} channels; give it images of its own size`);
   }
-  if (picture.width === width && picture.height === height) {
-    const rgba = picture.rows(0, height);
-    if (channels === 3 || isGrey(rgba)) return withoutAlpha(rgba, channels);
-  }
+  if (picture.width === width && picture.height === height) return withoutAlpha(picture.rows(0, height), channels);
   const box = cropBox(picture, { height, width }, resize).map(Math.fround); // as Pillow keeps it
   const across = coefficients(picture.width, box[0], box[2], width);
   const down = coefficients(picture.height, box[1], box[3], height);
@@ -156,13 +154,6 @@ class RowSums {
 
 function clip(value) {
   return value < 0 ? 0 : value > 255 ? 255 : value;
-}
-
-function isGrey(rgba) {
-  for (let k = 0; k < rgba.length; k += 4) {
-    if (rgba[k] !== rgba[k + 1] || rgba[k] !== rgba[k + 2]) return false;
-  }
-  return true;
 }
 
 // Grey as Pillow has it: ITU-R 601-2 in 16 bits.

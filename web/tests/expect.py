@@ -92,11 +92,7 @@ def write_photos(out: Path, imagenette: Path | None, mnist: Path | None) -> list
                 continue
             picture = read_picture(path)
             channels, height, width = model.input_shape
-            bands = len(picture.getbands())
-            if (*picture.size, bands) == (width, height, channels):
-                pixels = np.asarray(picture).reshape(height, width, channels)
-            else:
-                pixels = centre_view(picture, channels=channels, size=(height, width), side=model.resize)
+            pixels = centre_view(picture, channels=channels, size=(height, width), side=model.resize)
             best = model.top([picture], 1)[0][0]
             file = f"{path.name}.{name}.pixels"
             (out / "pixels" / file).write_bytes(pixels.tobytes())
@@ -105,7 +101,7 @@ def write_photos(out: Path, imagenette: Path | None, mnist: Path | None) -> list
 
 
 def write_resamplings(out: Path) -> list[dict[str, Any]]:
-    """Pillow's resampling alone, of raw pixels: odd sizes, larger and smaller, colour and grey."""
+    """Pillow's resampling alone, of raw pixels: odd sizes, larger, smaller and the very one, colour and grey."""
     (out / "raw").mkdir()
     numbers = np.random.default_rng(1)
     rows = []
@@ -114,12 +110,10 @@ def write_resamplings(out: Path) -> list[dict[str, Any]]:
     ):
         picture = Image.fromarray(numbers.integers(0, 256, (height, width, 3), np.uint8))
         (out / "raw" / f"{number}.rgba").write_bytes(picture.convert("RGBA").tobytes())
-        for channels, side, resize in ((3, 32, 32), (3, 128, 146), (1, 28, 28), (1, 8, 9), (3, 17, 23)):
+        for channels, side, resize in ((3, 32, 32), (3, 128, 146), (1, 28, 28), (1, 28, 32), (1, 8, 9), (3, 17, 23)):
             pixels = centre_view(picture, channels=channels, size=(side, side), side=resize)
             row = {"raw": number, "width": width, "height": height, "channels": channels, "side": side}
             row |= {"resize": resize, "pixels": f"raw-{number}-{channels}-{side}-{resize}.pixels"}
-            if (width, height) == (side, side):
-                continue  # a picture of the network's own size is taken as it is
             (out / "pixels" / str(row["pixels"])).write_bytes(pixels.tobytes())
             rows.append(row)
     return rows

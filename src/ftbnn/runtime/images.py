@@ -64,13 +64,14 @@ def picture_of(image: NDArray[Any]) -> Image.Image:
 
 
 def centre_view(picture: Image.Image, *, channels: int, size: tuple[int, int], side: int) -> NDArray[np.uint8]:
-    """To (height, width, channels): shorter side to `side`, centre crop, one resampling."""
+    """To (height, width, channels): shorter side to `side`, centre crop, one resampling; a picture that has the size
+    already is taken as it is."""
     if channels not in (1, 3):
         raise UserError(f"the network takes {channels} channels; give it images of its own size")
     height, width = size
-    part = (min(1.0, width / side), min(1.0, height / side))
-    box = crop_box(picture.size, part)
     mode = "L" if channels == 1 else "RGB"
     view = picture if picture.mode == mode else picture.convert(mode)
-    view = view.resize((width, height), Image.Resampling.BILINEAR, box=box)
+    if view.size != (width, height):
+        part = (min(1.0, width / side), min(1.0, height / side))
+        view = view.resize((width, height), Image.Resampling.BILINEAR, box=crop_box(view.size, part))
     return np.asarray(view, np.uint8).reshape(height, width, channels)

@@ -171,7 +171,8 @@ class Model:
         """Scores (N, outputs).
 
         Takes float32 (N, C, H, W), normalised already and of the network's size; or 8-bit images of any size, (H, W, C)
-        or (H, W), of PIL, a batch (N, H, W, C) or a list of them, which are resized and normalised as the file says.
+        or (H, W), of PIL, a batch (N, H, W, C) or a list of them, which are normalised as the file says, and resized
+        and cut out too unless they have the network's size already.
         So floats have their channels first and bytes last, unless `layout` says "NHWC" or "NCHW" of either.
         """
         batch = self._batch(_as_usual(images, layout))
@@ -224,21 +225,16 @@ class Model:
         return np.stack([self._fit(image) for image in several])
 
     def _fit(self, given: Any) -> NDArray[np.uint8]:
-        """An 8-bit image of any size as the network wants it."""
+        """An 8-bit image as the network wants it, whether it was given as a picture or as an array."""
         channels, height, width = self.input_shape
-        if isinstance(given, Image.Image):
-            picture = upright(given)
-            if (*picture.size, len(picture.getbands())) == (width, height, channels):
-                return np.asarray(picture).reshape(height, width, channels)
-        else:
+        if not isinstance(given, Image.Image):
             image = np.asarray(given)
             if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
                 raise UserError(f"an image must be uint8 (H, W) or (H, W, C), not {image.dtype} {image.shape}")
-            image = image[:, :, None] if image.ndim == 2 else image
             if image.shape == (height, width, channels):
                 return image
-            picture = picture_of(image)
-        return centre_view(picture, channels=channels, size=(height, width), side=self.resize)
+            given = picture_of(image)
+        return centre_view(upright(given), channels=channels, size=(height, width), side=self.resize)
 
 
 def _as_usual(images: Any, layout: str | None) -> Any:

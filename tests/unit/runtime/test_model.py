@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ftbnn.errors import UserError
 from ftbnn.runtime import load
@@ -29,6 +30,19 @@ def test_channels_may_be_where_the_layout_says(model):
         model(FLOATS.transpose(0, 2, 3, 1))
     with pytest.raises(UserError, match="layout is 'NCHW' or 'NHWC'"):
         model(FLOATS, layout="CHWN")
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+@pytest.mark.parametrize(("name", "side"), [("imagenette", 128), ("mnist", 28)])
+def test_a_picture_of_the_very_size_is_taken_as_it_is_however_it_is_given(name, side, mode):
+    """Its centre would be cut out of any other size: Imagenette's network cuts 128 pixels out of 146."""
+    model = load(f"zoo:{name}", threads=1)
+    numbers = RANDOM.integers(0, 256, (side, side, 4), np.uint8)
+    picture = Image.fromarray(numbers).convert(mode)
+    as_it_is = np.asarray(picture.convert("RGB").convert("L" if model.input_shape[0] == 1 else "RGB"))
+    expected = model(as_it_is.reshape(1, side, side, -1))
+    for given in (picture, np.asarray(picture), [np.asarray(picture)], np.asarray(picture).reshape(1, side, side, -1)):
+        assert np.array_equal(model(given), expected)
 
 
 def test_run_is_as_a_session_of_onnx_runtime(model):
