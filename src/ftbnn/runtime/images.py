@@ -14,6 +14,7 @@ from ftbnn.errors import UserError, first_line
 from ftbnn.photos import FORMATS, crop_box, eight_bit, orientation, turned
 from ftbnn.text import line
 
+CHANNELS = (1, 3, 4)  # of a picture: grey, colour, colour and alpha
 MOST_PIXELS = 100_000_000  # a small file may unfold into gigabytes
 
 
@@ -57,9 +58,7 @@ def upright(picture: Image.Image) -> Image.Image:
 
 
 def picture_of(image: NDArray[Any]) -> Image.Image:
-    """uint8 (H, W) or (H, W, C) as a picture."""
-    if image.ndim == 3 and image.shape[2] not in (1, 3, 4):
-        raise UserError(f"an image has 1, 3 or 4 channels, not {image.shape[2]}")
+    """uint8 (H, W) or (H, W, C), of as many channels as a picture may have."""
     return Image.fromarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
 
 

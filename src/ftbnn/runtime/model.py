@@ -17,12 +17,14 @@ from PIL import Image
 from ftbnn import _native
 from ftbnn._native import FormatError
 from ftbnn.errors import UserError
-from ftbnn.runtime.images import centre_view, picture_of, upright
+from ftbnn.runtime.images import CHANNELS, centre_view, picture_of, upright
 from ftbnn.text import counted, line
 from ftbnn.zoo import resolve
 
 Images = NDArray[Any] | Image.Image | Sequence[NDArray[Any] | Image.Image]
 Layout = Literal["NCHW", "NHWC"]
+OTHER: dict[Layout, Layout] = {"NCHW": "NHWC", "NHWC": "NCHW"}
+GREY_BATCH: dict[Layout, str] = {"NCHW": "images[:, None]", "NHWC": "images[..., None]"}  # of (N, H, W)
 Given = str | os.PathLike[str] | bytes | bytearray | memoryview | BytesIO
 MOST_FILE_BYTES = 2**31  # docs/format.md
 MOST_THREADS = 1024
@@ -175,7 +177,7 @@ class Model:
         and cut out too unless they have the network's size already.
         So floats have their channels first and bytes last, unless `layout` says "NHWC" or "NCHW" of either.
         """
-        batch = self._batch(_as_usual(images, layout))
+        batch = self._batch(images, layout)
         out = np.empty((len(batch), int(np.prod(self.output_shape))), np.float32)
         if batch.dtype == np.uint8:
             self._engine.run_u8(batch, out)
@@ -183,10 +185,10 @@ class Model:
             self._engine.run_f32(batch, out)
         return out
 
-    def profile(self, images: Images, *, rounds: int = 20) -> list[OperatorTime]:
+    def profile(self, images: Images, *, rounds: int = 20, layout: Layout | None = None) -> list[OperatorTime]:
         """Where the time goes for one image: the fastest of `rounds` for each operator."""
         rounds = _whole("rounds", rounds)
-        batch = self._batch(images)[:1]
+        batch = self._batch(images, layout)[:1]
         profile = self._engine.profile_u8 if batch.dtype == np.uint8 else self._engine.profile_f32
         seconds = profile(batch, rounds)
         rows = [{"path": "", "kind": "input", "macs": 0}, *self.operators()]
@@ -203,8 +205,10 @@ class Model:
         keys = ("path", "kind", "macs", "output_shape", "weight_bits", "weight_bytes")
         return [dict(zip(keys, row, strict=True)) for row in self._engine.operators()]
 
-    def _batch(self, images: Images) -> NDArray[Any]:
-        channels, height, width = self.input_shape
+    def _batch(self, images: Images, layout: Layout | None) -> NDArray[Any]:
+        """As the engine reads them: floats with their channels first, bytes of the network's size with theirs last."""
+        if layout not in (None, "NCHW", "NHWC"):
+            raise UserError(f"layout is 'NCHW' or 'NHWC', not {layout!r}")
         several: Sequence[Any] | NDArray[Any]
         if isinstance(images, (list, tuple)):
             several = images
@@ -212,44 +216,69 @@ class Model:
             several = [images]
         else:
             array = np.asarray(images)  # a tensor, too
-            floats = array.dtype == np.float32
-            if floats and (array.ndim != 4 or array.shape[1:] != self.input_shape):
-                raise UserError(f"float images must be (N, {channels}, {height}, {width}), not {array.shape}")
-            if not floats and array.dtype != np.uint8:
-                raise UserError(f"images must be float32 or uint8, not {array.dtype}")
+            if array.dtype == np.float32:
+                return self._floats(array, layout or "NCHW")
+            if array.dtype != np.uint8:
+                raise UserError(f"images must be float32 or uint8, not {array.dtype}{_cast(array.dtype)}")
+            if array.ndim == 4 and len(array):
+                channels, height, width = self.input_shape
+                last = np.moveaxis(array, 1, -1) if layout == "NCHW" else array
+                if last.shape[1:] == (height, width, channels):
+                    return np.ascontiguousarray(last)
             several = array if array.ndim == 4 else [array]
-            if len(several) and (floats or array.shape[1:] == (height, width, channels)):
-                return np.ascontiguousarray(array)
         if not len(several):
             raise UserError("the batch is empty")
-        return np.stack([self._fit(image) for image in several])
+        return np.stack([self._fit(image, layout or "NHWC") for image in several])
 
-    def _fit(self, given: Any) -> NDArray[np.uint8]:
+    def _floats(self, array: NDArray[np.float32], layout: Layout) -> NDArray[np.float32]:
+        """Normalised images, which must have the network's size."""
+        channels, height, width = self.input_shape
+        shapes = {"NCHW": (channels, height, width), "NHWC": (height, width, channels)}
+        shape, other = array.shape, OTHER[layout]
+        if array.ndim != 4 or shape[1:] != shapes[layout]:
+            advice = []
+            if shape[-3:] == shapes[other] != shapes[layout]:
+                advice.append(f'say layout="{other}"')
+            if shape in shapes.values():
+                advice.append("give images[None]")
+            elif channels == 1 and shape[1:] == (height, width):
+                advice.append(f"give {GREY_BATCH[layout]}")
+            wanted = ", ".join(map(str, shapes[layout]))
+            how = f": {' and '.join(advice)}" if advice else ""
+            raise UserError(f"float images must be (N, {wanted}), not {shape}{how}")
+        if not len(array):
+            raise UserError("the batch is empty")
+        return np.ascontiguousarray(array if layout == "NCHW" else np.moveaxis(array, -1, 1))
+
+    def _fit(self, given: Any, layout: Layout) -> NDArray[np.uint8]:
         """An 8-bit image as the network wants it, whether it was given as a picture or as an array."""
         channels, height, width = self.input_shape
         if not isinstance(given, Image.Image):
             image = np.asarray(given)
-            if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
-                raise UserError(f"an image must be uint8 (H, W) or (H, W, C), not {image.dtype} {image.shape}")
+            shape = image.shape
+            if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in shape:
+                color = "(H, W, C)" if layout == "NHWC" else "(C, H, W)"
+                how = ": give floats as one array, np.stack(images)" if image.dtype == np.float32 else ""
+                raise UserError(f"an image must be uint8 (H, W) or {color}, not {image.dtype} {shape}{how}")
+            if layout == "NCHW" and image.ndim == 3:
+                image = np.moveaxis(image, 0, -1)
             if image.shape == (height, width, channels):
                 return image
+            if image.ndim == 3 and image.shape[2] not in CHANNELS:
+                place, elsewhere = ("last", "first") if layout == "NHWC" else ("first", "last")
+                raise UserError(
+                    f'{shape} is no image of 1, 3 or 4 channels, which come {place}: say layout="{OTHER[layout]}" if '
+                    f"they come {elsewhere}; a batch of grey images is {GREY_BATCH[layout]}"
+                )
             given = picture_of(image)
         return centre_view(upright(given), channels=channels, size=(height, width), side=self.resize)
 
 
-def _as_usual(images: Any, layout: str | None) -> Any:
-    """Arrays of the said layout in the one that they have where nothing is said."""
-    if layout not in (None, "NCHW", "NHWC"):
-        raise UserError(f"layout is 'NCHW' or 'NHWC', not {layout!r}")
-    if layout is None or isinstance(images, Image.Image):
-        return images
-    if isinstance(images, (list, tuple)):
-        return [_as_usual(image, layout) for image in images]
-    array = np.asarray(images)
-    usual = "NCHW" if array.dtype == np.float32 else "NHWC"
-    if layout == usual or array.ndim < 3:
-        return array
-    return np.moveaxis(array, -1, -3) if usual == "NCHW" else np.moveaxis(array, -3, -1)
+def _cast(dtype: np.dtype[Any]) -> str:
+    """How numbers of another type become images, if they may be some."""
+    if dtype.kind == "f":
+        return ": give images.astype(np.float32)"
+    return ": give images.astype(np.uint8) if they are from 0 to 255" if dtype.kind in "iu" else ""
 
 
 def load(

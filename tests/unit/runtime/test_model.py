@@ -32,6 +32,60 @@ def test_channels_may_be_where_the_layout_says(model):
         model(FLOATS, layout="CHWN")
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "kind", "layout", "message"),
+    [
+        (
+            "mnist",
+            (50, 28, 28),
+            np.uint8,
+            None,
+            r"\(50, 28, 28\) is no image .* a batch of grey images is images\[\.\.\., None\]",
+        ),
+        (
+            "mnist",
+            (50, 28, 28),
+            np.uint8,
+            "NCHW",
+            r"\(50, 28, 28\) is no image .* a batch of grey images is images\[:, None\]",
+        ),
+        ("cifar10", (2, 3, 32, 32), np.uint8, None, r'\(3, 32, 32\) is no .* come last: say layout="NCHW"'),
+        ("cifar10", (32, 32, 3), np.uint8, "NCHW", r'\(32, 32, 3\) is no .* come first: say layout="NHWC"'),
+        ("cifar10", (32, 32, 3), np.float32, "NHWC", r"\(N, 32, 32, 3\), not \(32, 32, 3\): give images\[None\]"),
+        ("cifar10", (3, 32, 32), np.float32, None, r"\(N, 3, 32, 32\), not \(3, 32, 32\): give images\[None\]"),
+        ("cifar10", (32, 32, 3), np.float32, None, r'say layout="NHWC" and give images\[None\]'),
+        ("cifar10", (2, 32, 32, 3), np.float32, None, r'not \(2, 32, 32, 3\): say layout="NHWC"$'),
+        ("cifar10", (2, 3, 32, 32), np.float32, "NHWC", r'not \(2, 3, 32, 32\): say layout="NCHW"$'),
+        ("cifar10", (2, 3, 9, 9), np.float32, None, r"not \(2, 3, 9, 9\)$"),
+        ("mnist", (5, 28, 28), np.float32, None, r"not \(5, 28, 28\): give images\[:, None\]"),
+        ("mnist", (5, 28, 28), np.float32, "NHWC", r"not \(5, 28, 28\): give images\[\.\.\., None\]"),
+        ("cifar10", (2, 3, 32, 32), np.float64, None, r"not float64: give images.astype\(np.float32\)"),
+        (
+            "cifar10",
+            (2, 32, 32, 3),
+            np.int64,
+            None,
+            r"not int64: give images.astype\(np.uint8\) if they are from 0 to 255",
+        ),
+    ],
+)
+def test_an_array_of_another_shape_or_type_is_told_how_to_become_images(name, shape, kind, layout, message):
+    with pytest.raises(UserError, match=message) as caught:
+        load(f"zoo:{name}", threads=1)(np.zeros(shape, kind), layout=layout)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_the_errors_advise_works():
+    model, grey = load("zoo:mnist", threads=1), RANDOM.integers(0, 256, (3, 28, 28), np.uint8)
+    assert np.array_equal(model(grey[..., None]), model(list(grey)))
+    assert np.array_equal(model(grey[:, None], layout="NCHW"), model(list(grey)))
+    floats = grey.astype(np.float32) / 255
+    assert np.array_equal(model(floats[:, None]), model(floats[..., None], layout="NHWC"))
+    with pytest.raises(UserError, match=r"float32 \(1, 28, 28\): give floats as one array, np.stack\(images\)"):
+        model(list(floats[:, None]))
+    assert len(model.profile(grey[0][None], rounds=1, layout="NCHW")) == len(model.operators()) + 1
+
+
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
 @pytest.mark.parametrize(("name", "side"), [("imagenette", 128), ("mnist", 28)])
 def test_a_picture_of_the_very_size_is_taken_as_it_is_however_it_is_given(name, side, mode):
