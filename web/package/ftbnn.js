@@ -155,7 +155,7 @@ export class Network {
   top(scores, k = 5) {
     this.#check();
     if (scores.length !== this.outputs || !scores.every(Number.isFinite)) {
-      throw new FtbnnError("the network's scores are not finite: its weights are too large", "other");
+      throw new FtbnnError("the network's scores are not finite: its weights, or the image's floats, are too large", "other");
     }
     k = Math.min(k, this.outputs);
     if (!(Number.isInteger(k) && k >= 1)) throw new FtbnnError("k must be a whole number from 1 on");

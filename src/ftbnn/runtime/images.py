@@ -67,6 +67,8 @@ def centre_view(picture: Image.Image, *, channels: int, size: tuple[int, int], s
     already is taken as it is."""
     if channels not in (1, 3):
         raise UserError(f"the network takes {channels} channels; give it images of its own size")
+    if 0 in picture.size:
+        raise UserError(f"a picture of {picture.width} x {picture.height} pixels shows nothing")
     height, width = size
     mode = "L" if channels == 1 else "RGB"
     view = picture if picture.mode == mode else picture.convert(mode)

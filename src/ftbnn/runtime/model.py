@@ -154,9 +154,13 @@ class Model:
     def top(self, images: Images, k: int = 5, *, layout: Layout | None = None) -> list[list[Guess]]:
         """The `k` likeliest classes of each image, best first."""
         k = _whole("k", k)
-        scores = self(images, layout=layout)
+        batch = self._batch(images, layout)
+        scores = self._scores(batch)
         if not np.isfinite(scores).all():
-            raise UserError("the network's scores are not finite: its weights are too large")
+            what = (
+                "its weights" if batch.dtype == np.uint8 else f"its weights, or floats of up to {abs(batch).max():.3g},"
+            )
+            raise UserError(f"the network's scores are not finite: {what} are too large")
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         order = np.argsort(-shares, axis=1, kind="stable")[:, :k]
@@ -165,6 +169,8 @@ class Model:
 
     def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Images]) -> list[NDArray[np.float32]]:
         """As ONNX Runtime's sessions have it: `model.run(None, {"input": x})[0]` is `model(x)`; any name will do."""
+        if not isinstance(feeds, Mapping):
+            raise UserError(f"feeds are images under a name, {{'input': images}}, not of type {type(feeds).__name__}")
         if len(feeds) != 1 or (outputs is not None and len(outputs) != 1):
             raise UserError(f"the network has one input and one output, not {list(feeds)} and {outputs}")
         return [self(next(iter(feeds.values())))]
@@ -177,7 +183,9 @@ class Model:
         and cut out too unless they have the network's size already.
         So floats have their channels first and bytes last, unless `layout` says "NHWC" or "NCHW" of either.
         """
-        batch = self._batch(images, layout)
+        return self._scores(self._batch(images, layout))
+
+    def _scores(self, batch: NDArray[Any]) -> NDArray[np.float32]:
         out = np.empty((len(batch), int(np.prod(self.output_shape))), np.float32)
         if batch.dtype == np.uint8:
             self._engine.run_u8(batch, out)

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from ftbnn.errors import UserError
+from ftbnn.packing import pack
 from ftbnn.runtime import load
 
 RANDOM = np.random.default_rng(0)
@@ -105,6 +107,22 @@ def test_run_is_as_a_session_of_onnx_runtime(model):
     for outputs, feeds in ((None, {}), (None, {"a": FLOATS, "b": FLOATS}), (["a", "b"], {"input": FLOATS})):
         with pytest.raises(UserError, match="one input and one output"):
             model.run(outputs, feeds)
+    with pytest.raises(UserError, match=r"^feeds are images under a name, .*, not of type ndarray$"):
+        model.run(None, FLOATS)
+
+
+def test_scores_that_overflow_are_blamed_on_floats_too(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+    torch.nn.init.ones_(network[1].weight)
+    pack(network, torch.zeros(1, 1, 8, 8), tmp_path / "sums.ftbnn")
+    with pytest.raises(UserError, match=r"its weights, or floats of up to 3e\+38, are too large"):
+        load(tmp_path / "sums.ftbnn").top(np.full((1, 1, 8, 8), -3e38, np.float32))
+
+
+@pytest.mark.parametrize("size", [(0, 0), (0, 5)])
+def test_a_picture_without_pixels_is_refused(model, size):
+    with pytest.raises(UserError, match=rf"a picture of {size[0]} x {size[1]} pixels shows nothing"):
+        model.top(Image.new("RGB", size))
 
 
 def test_a_closed_model_says_so():
