@@ -24,7 +24,8 @@ from ftbnn.text import line
 
 ENDINGS = (".wav",)
 LOW_HZ, HIGH_HZ = 50.0, 4000.0
-LEAST_RATE = int(2 * HIGH_HZ)
+LEAST_RATE, MOST_RATE = int(2 * HIGH_HZ), 1_000_000  # samples a second: the spectra of a damaged rate take gigabytes
+MOST_BYTES = 4  # of a sample
 RANGE_DB = 80.0
 MOST_SECONDS = 600  # a small mistake must not take gigabytes
 BIN_HZ = 4.0  # spectra are at least so fine: narrower than the narrowest band of 64
@@ -34,18 +35,25 @@ RECIPE = "one second as log-mel bands, 50 to 4000 Hz over time, -80 to 0 dB (ftb
 def read_wav(path: str | Path) -> tuple[NDArray[np.float32], int]:
     """The samples of a WAV file, all channels as one, from -1 to 1, and how many there are in a second."""
     name = line(str(path), 200)
+    if Path(path).exists() and not Path(path).is_file():  # a pipe would block for ever
+        raise UserError(f"{name} cannot be read as a sound: it is not a file")
     try:
         with wave.open(str(path), "rb") as file:
             channels, size, rate, count = file.getparams()[:4]
             if rate < LEAST_RATE:
                 raise UserError(f"{name} has {rate} samples a second; {LEAST_RATE} are the fewest that hold 4 kHz")
+            if rate > MOST_RATE:
+                raise UserError(f"{name} has {rate} samples a second; more than {MOST_RATE} are not read")
+            if size > MOST_BYTES:
+                raise UserError(f"{name} has samples of {8 * size} bits; more than {8 * MOST_BYTES} are not read")
             if count > MOST_SECONDS * rate:
                 raise UserError(f"{name} is longer than {MOST_SECONDS} seconds; cut out what is to be heard")
             data = file.readframes(count)
     except FileNotFoundError:
         raise UserError(f"no sound at {name}") from None
-    except (wave.Error, EOFError, OSError) as error:
-        raise UserError(f"{name} cannot be read as a sound (PCM in a WAV file): {first_line(error)}") from error
+    except (wave.Error, EOFError, OSError, RuntimeError) as error:  # the last, of lengths that do not fit
+        why = first_line(error) if str(error) else "it is damaged"
+        raise UserError(f"{name} cannot be read as a sound (PCM in a WAV file): {why}") from error
     numbers = _numbers(data, size)
     samples = numbers[: len(numbers) // channels * channels].reshape(-1, channels).mean(1, dtype=np.float32)
     if not len(samples):
@@ -64,8 +72,8 @@ def _numbers(data: bytes, size: int) -> NDArray[np.float32]:
 
 def picture(samples: NDArray[Any], rate: int, *, rows: int, columns: int) -> NDArray[np.uint8]:
     """(rows, columns): the sound as the module says."""
-    if rate < LEAST_RATE or not len(samples):
-        raise UserError(f"a sound has samples, {LEAST_RATE} a second at the least, not {len(samples)} at {rate}")
+    if not LEAST_RATE <= rate <= MOST_RATE or not len(samples):
+        raise UserError(f"a sound has samples, {LEAST_RATE} to {MOST_RATE} a second, not {len(samples)} at {rate}")
     second = _second(np.asarray(samples, np.float32), rate)
     length = 2 * rate // columns
     window = np.hanning(length + 2)[1:-1]

@@ -1,5 +1,6 @@
 """Tones: where a pitch and a moment stand in the picture, and what does not change it."""
 
+import os
 import wave
 
 import numpy as np
@@ -87,6 +88,39 @@ def test_what_is_no_sound_is_one_line(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             read_wav(path)
+
+
+def damaged(path, at, number):
+    """A sound whose header has another number of 32 bits there."""
+    data = bytearray(write(path, tone(440)).read_bytes())
+    data[at : at + 4] = number.to_bytes(4, "little")
+    path.write_bytes(data)
+    return path
+
+
+def test_damaged_headers_and_pipes_are_one_line_each_and_the_others_are_answered(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe.wav")
+    for path, message in (
+        (damaged(tmp_path / "40.wav", 32, 5 | 40 << 16), "samples of 40 bits; more than 32 are not read"),
+        (damaged(tmp_path / "64.wav", 32, 8 | 64 << 16), "samples of 64 bits"),
+        (damaged(tmp_path / "rate.wav", 24, 2**31 - 1), "2147483647 samples a second; more than 1000000"),
+        (damaged(tmp_path / "beyond.wav", 16, 2**31), "PCM in a WAV file.: it is damaged"),
+        (tmp_path / "pipe.wav", "pipe.wav cannot be read as a sound: it is not a file"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            read_wav(path)
+        assert "\n" not in str(caught.value)
+    assert (
+        main(
+            ["predict", "zoo:digits", *map(str, sorted(tmp_path.iterdir())), str(write(tmp_path / "a.wav", tone(440)))]
+        )
+        == 2
+    )
+    out, err = capsys.readouterr()
+    assert "a.wav" in out
+    assert "(and 4 more of 6)" in err
+    with pytest.raises(UserError, match="8000 to 1000000 a second"):
+        picture(np.ones(10), 2**31 - 1, rows=8, columns=8)
 
 
 def test_folders_of_sounds_and_spoken_digits_are_data(tmp_path):
