@@ -28,6 +28,13 @@ def unknown(kind: str, name: str, choices: Iterable[str], *, hint: str = "") -> 
     return UserError(f"unknown {kind} {name!r}; did you mean {', '.join(near)}?" + (f" ({hint})" if hint else ""))
 
 
+def wrong_kind(wanted: str, given: object) -> UserError:
+    """The error for an argument of a type that nothing can be done with."""
+    kind = type(given).__name__
+    article = "an" if kind[0] in "aeiouAEIOU" else "a"
+    return UserError(f"{wanted}, not {'None' if given is None else f'{article} {kind}'}")
+
+
 def lacks_torch(what: str) -> UserError:
     """The error where only the light runtime is there."""
     return UserError(f"{what} needs PyTorch, which the light install leaves out: pip install 'ftbnn[train]'")

@@ -124,6 +124,8 @@ def test_evaluating_leaves_the_network_as_it_was():
         ("zoo:cifar10", None, "cifar10 lies in a directory"),
         ("none", None, "no checkpoint at none"),
         ("none.ftbnn", "digits", "cannot read none.ftbnn"),
+        (None, "digits", "what is evaluated is a network, .*, not None"),
+        (b"bytes", "digits", "what is evaluated is a network, .*, not a bytes"),
     ],
 )
 def test_what_cannot_be_evaluated_is_one_clear_line(what, data, message):
@@ -143,6 +145,49 @@ def test_export_does_not_guess_how_images_are_prepared(tmp_path):
     ftbnn.export(network, path, image_size=(1, 8, 8), mean=0.5, std=[0.25], class_names=names, resize=9)
     model = ftbnn.load(path)
     assert (model.mean, model.std, model.class_names) == ([0.5], [0.25], names)
+
+
+def linear():
+    """Of images of 8 x 8, and of no others."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+
+
+@pytest.mark.parametrize(
+    ("what", "settings", "message"),
+    [
+        (None, {}, "what is exported is a run, a checkpoint or a network, not None"),
+        (ftbnn.load("zoo:digits"), {}, "what is exported is .*, not a Model"),
+        (
+            linear(),
+            {"image_size": (1, 9, 9)},
+            "the network does not run on images of 1x9x9: .*say the size that it takes",
+        ),
+        (linear(), {"image_size": (1, "8", 8)}, r"image_size is \(channels, height, width\)"),
+        (linear(), {"image_size": (1, 0, 0)}, r"image_size is \(channels, height, width\)"),
+        (linear(), {"class_names": [1, 2]}, "the name of a network or of a class is a text, not an int"),
+        (linear(), {"class_names": 2}, "class_names are a list of texts, one for each output, not 2"),
+        (linear(), {"class_names": "ab"}, "class_names are a list of texts, one for each output, not 'ab'"),
+        (linear(), {"mean": "dark"}, "mean and std are a number, or one for each channel, not 'dark'"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_clear_line(what, settings, message, tmp_path):
+    settings = {"image_size": (1, 8, 8), "mean": 0.0, "std": 1.0} | settings
+    with pytest.raises(UserError, match=message) as caught:
+        ftbnn.export(what, tmp_path / "x.ftbnn", **settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("what", [None, b"bytes", ftbnn.load("zoo:digits")], ids=["None", "bytes", "model"])
+def test_other_things_are_no_networks(what, tmp_path):
+    kind = "None" if what is None else f"a {type(what).__name__}"
+    with pytest.raises(UserError, match=f"is a .ftbnn file, a run, a checkpoint or a network, not {kind}"):
+        ftbnn.export_c(what, tmp_path)
+    for call in (ftbnn.summary, lambda network: ftbnn.count(network, (1, 8, 8))):
+        with pytest.raises(UserError, match=f"a torch.nn.Module, not {kind}"):
+            call(what)
+    if not callable(what):
+        with pytest.raises(UserError, match=f"or a function that makes one, not {kind}"):
+            ftbnn.fit(what, "digits", RECIPE, tmp_path / "run", QUIET)
 
 
 def test_the_format_is_that_of_the_files_name(tmp_path):

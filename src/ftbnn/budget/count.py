@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.budget import ops
-from ftbnn.errors import UserError, first_line, unknown
+from ftbnn.errors import UserError, first_line, unknown, wrong_kind
 from ftbnn.nn.layer import layers
 from ftbnn.tracing import Call, Recorder, map_tensors, tensors_in
 
@@ -283,6 +283,8 @@ def count(module: nn.Module, input_shape: Sequence[int], *, rule: Convention = P
 
     The module is left as it was, on whatever device it is. Raises UserError if it does not run on that shape.
     """
+    if not isinstance(module, nn.Module):
+        raise wrong_kind("what is counted is a torch.nn.Module", module)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     on_meta = {name: _to_meta(tensor).requires_grad_(tensor.requires_grad) for name, tensor in state.items()}
     dtype = next((t.dtype for t in state.values() if t.is_floating_point()), torch.float32)

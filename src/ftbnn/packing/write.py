@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, wrong_kind
 from ftbnn.packing.graph import (
     ACTS,
     EPILOGUE_FLAGS,
@@ -64,6 +64,8 @@ def _u32(*numbers: int) -> bytes:
 
 
 def _text(text: str) -> bytes:
+    if not isinstance(text, str):
+        raise wrong_kind("the name of a network or of a class is a text", text)
     data = text.encode()
     if len(data) > MAX_TEXT:
         raise UserError(f"a name of {len(data)} bytes is too long for the file: {text[:40]!r}...")

@@ -37,12 +37,20 @@ def write_file(network: nn.Module, path: Path, name: str, spec: Spec, format: st
     samples = torch.randn(
         SAMPLES, spec.channels, spec.image_size, spec.image_size, generator=torch.Generator().manual_seed(0)
     )
+    try:
+        with evaluating(network):
+            found = network(samples[:1])
+    except UserError:
+        raise
+    except Exception as error:  # whatever a user's forward may raise
+        size = "x".join(map(str, samples.shape[1:]))
+        raise UserError(
+            f"the network does not run on images of {size}: {first_line(error)}; say the size that it takes"
+        ) from error
     if format == "onnx":
         made = export_onnx(network, samples[:2], path)
         fp32 = sum(4 * t.numel() for t in network.state_dict().values() if t.is_floating_point())
         return Exported(str(path), made.size_bytes, fp32, None, None, made.relative_error)
-    with evaluating(network):
-        found = network(samples[:1])
     outputs = found[0].numel() if isinstance(found, torch.Tensor) else 0
     names = spec.class_names
     if names and outputs > len(names):  # outputs that no class of the data has are called by their numbers

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +18,7 @@ from ftbnn.data import load as load_data
 from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.transforms import normalise
-from ftbnn.errors import UserError, unknown
+from ftbnn.errors import UserError, unknown, wrong_kind
 from ftbnn.exchange.qonnx_export import QonnxReport, export_qonnx
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
@@ -65,6 +66,8 @@ def export(
                 raise UserError(f"the file in {run.path} is made: for another one, export load_run({what!s}, network)")
             return _copy(run, path, format)
         what = load_run(what)
+    if not isinstance(what, Run):
+        raise wrong_kind("what is exported is a run, a checkpoint or a network", what)
     known = said.spec(spec or what.spec, f"{what.name} was trained on data of your own: give their spec")
     return write_file(what.network, path, name or what.name, known, format)
 
@@ -81,6 +84,8 @@ def packed(what: nn.Module | Run | str | Path, **images: Any) -> Iterator[Path]:
     if isinstance(what, str | Path) and (file := resolve(what)).suffix == ".ftbnn":
         yield file
         return
+    if not isinstance(what, str | Path | Run | nn.Module):
+        raise wrong_kind("what is converted is a .ftbnn file, a run, a checkpoint or a network", what)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "network.ftbnn"
         export(what, file, **images)
@@ -114,8 +119,11 @@ class _Said:
 
     def spec(self, known: Spec | None, lacking: str) -> Spec:
         """What is known, with what is said in its place."""
-        if self.image_size is not None and np.shape(self.image_size) != (3,):
-            raise UserError(f"image_size is (channels, height, width), as (3, 224, 224), not {self.image_size}")
+        size = self.image_size
+        if size is not None and (np.shape(size) != (3,) or not all(isinstance(n, Integral) and n > 0 for n in size)):
+            raise UserError(f"image_size is (channels, height, width), as (3, 224, 224), not {size}")
+        if isinstance(self.class_names, str) or not (self.class_names is None or np.iterable(self.class_names)):
+            raise UserError(f"class_names are a list of texts, one for each output, not {self.class_names!r}")
         if known is None:
             if self.image_size is None or self.mean is None or self.std is None:
                 raise UserError(
@@ -143,7 +151,11 @@ def _numbers(said: float | Sequence[float] | None, known: tuple[float, ...], cha
     """One for each channel: what is said, or known."""
     if said is None:
         return known
-    return (float(said),) * channels if isinstance(said, int | float) else tuple(float(number) for number in said)
+    try:
+        numbers = np.asarray(said, np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"mean and std are a number, or one for each channel, not {said!r}") from None
+    return (float(numbers),) * channels if numbers.ndim == 0 else tuple(numbers.ravel().tolist())
 
 
 def _made_in_python(path: str | Path, verb: str, more: str) -> RunDir | None:
@@ -195,6 +207,8 @@ def evaluate(
         return _score(what, _source(data, data_dir), workers)
     if isinstance(what, Run):
         return _evaluate_run(what, data, data_dir, workers)
+    if not isinstance(what, str | Path):
+        raise wrong_kind("what is evaluated is a network, a run, a checkpoint, a .ftbnn file or a loaded model", what)
     file, name = resolve(what), name_in(what)
     if file.suffix == ".ftbnn":
         data = card(name)["data"] if data is None and name is not None else data

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ftbnn.errors import lacks_torch
+from ftbnn.errors import lacks_torch, wrong_kind
 from ftbnn.exchange.c_export import WrittenC
 from ftbnn.exchange.c_export import export_c as write_c
 from ftbnn.zoo import resolve
@@ -28,6 +28,8 @@ def export_c(
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
+        if not isinstance(what, str | Path):
+            raise wrong_kind("what becomes C is a .ftbnn file or zoo:NAME", what) from None
         raise lacks_torch("ftbnn.export_c of a run or a network") from None
     with packed(what, **images) as file:
         return write_c(file, Path(folder), name)
