@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 Made = TypeVar("Made")
@@ -11,6 +12,14 @@ Made = TypeVar("Made")
 
 class UserError(ValueError):
     """A mistake the user can mend. The command line prints its text as one line and exits with 2."""
+
+
+class NoModule(ModuleNotFoundError, UserError):
+    """A UserError of an import: who tries one is told as of any module that is not there."""
+
+
+class NoName(AttributeError, UserError):
+    """A UserError of a name: `hasattr` takes it for no."""
 
 
 class Stopped(Exception):
@@ -35,9 +44,17 @@ def wrong_kind(wanted: str, given: object) -> UserError:
     return UserError(f"{wanted}, not {'None' if given is None else f'{article} {kind}'}")
 
 
-def lacks_torch(what: str) -> UserError:
+def has_torch() -> bool:
+    """Whether PyTorch is installed; the light runtime goes without."""
+    try:
+        return find_spec("torch") is not None
+    except ImportError:
+        return False
+
+
+def lacks_torch(what: str, kind: type[UserError] = UserError) -> UserError:
     """The error where only the light runtime is there."""
-    return UserError(f"{what} needs PyTorch, which the light install leaves out: pip install 'ftbnn[train]'")
+    return kind(f"{what} needs PyTorch, which the light install leaves out: pip install 'ftbnn[train]'")
 
 
 def refusing(stray: Callable[[str], UserError]) -> Callable[[type[Made]], type[Made]]:

@@ -38,7 +38,8 @@ def test_the_public_names_are_there():
 def test_the_first_pages_name_every_public_function():
     blocks = "".join(PYTHON)
     assert len(blocks.splitlines()) <= MOST_LINES, "the public API fits one screen"
-    functions = {name for name in ftbnn.__all__ if callable(getattr(ftbnn, name))} - {"Model", "UserError", "count"}
+    others = {"FormatError", "Model", "UserError", "count"}
+    functions = {name for name in ftbnn.__all__ if callable(getattr(ftbnn, name))} - others
     assert not [name for name in sorted(functions) if f"ftbnn.{name}(" not in blocks]
 
 
@@ -111,20 +112,70 @@ def test_without_torch_a_name_says_what_to_install():
     assert told == [f"ftbnn.{name} {install}" for name in ("nn", "fit", "data")]
 
 
+LOOKED_AT = """
+import contextlib, inspect, io, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocked())
+import ftbnn
+assert not hasattr(ftbnn, "fit") and not hasattr(ftbnn, "nn") and hasattr(ftbnn, "load")
+assert {name for name, _ in inspect.getmembers(ftbnn)} >= {"FormatError", "load", "zoo"}
+with contextlib.redirect_stdout(io.StringIO()) as page:
+    help(ftbnn)
+assert "export_c" in page.getvalue()
+from ftbnn import *
+assert callable(load) and "fit" not in dir()
+for code in sys.stdin.read().splitlines():
+    try:
+        exec(code)
+    except ftbnn.UserError as error:
+        print(type(error).__mro__[1].__name__, error)
+"""
+IMPORTS = {
+    "import ftbnn.nn": "ftbnn.nn",
+    "from ftbnn.nn import Sign": "ftbnn.nn",
+    "from ftbnn.data import load": "ftbnn.data",
+    "import ftbnn.models": "ftbnn.models",
+    "from ftbnn import nn": "ftbnn.nn",
+    "from ftbnn import fit": "ftbnn.fit",
+    "from ftbnn.exchange import from_brevitas": "ftbnn.exchange.brevitas",
+    "from ftbnn.packing import pack": "ftbnn.packing.export",
+}
+
+
+def test_without_torch_the_package_can_be_looked_at_and_imports_say_what_to_install():
+    run = subprocess.run(
+        [sys.executable, "-c", LOOKED_AT], input="\n".join(IMPORTS), check=False, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    install = "needs PyTorch, which the light install leaves out: pip install 'ftbnn[train]'"
+    assert run.stdout.splitlines() == [f"ModuleNotFoundError {name} {install}" for name in IMPORTS.values()]
+
+
+def test_a_file_that_is_none_is_a_format_error():
+    with pytest.raises(ftbnn.FormatError) as caught:
+        ftbnn.load(b"none")
+    assert isinstance(caught.value, ftbnn.UserError)
+
+
 PLAIN_C = """
 import sys
 sys.modules["torch"] = None
 import ftbnn
 print(len(ftbnn.export_c("zoo:digits", sys.argv[1]).files))
-try:
-    ftbnn.export_c("runs/none", sys.argv[1])
-except ftbnn.UserError as error:
-    print(error)
+for what in ("runs/none", None):
+    try:
+        ftbnn.export_c(what, sys.argv[1])
+    except ftbnn.UserError as error:
+        print(error)
 """
 
 
 def test_a_file_becomes_c_without_torch(tmp_path):
     run = subprocess.run([sys.executable, "-c", PLAIN_C, str(tmp_path)], check=True, capture_output=True, text=True)
-    files, told = run.stdout.splitlines()
+    files, told, refused = run.stdout.splitlines()
     assert int(files) == len(list(tmp_path.rglob("*.*")))
     assert told.startswith("ftbnn.export_c of a run or a network needs PyTorch")
+    assert refused == "what becomes C is a .ftbnn file or zoo:NAME, not None"

@@ -1,10 +1,9 @@
 """What the verbs print with: JSON, and the check for PyTorch."""
 
 import json
-from importlib.util import find_spec
 from typing import Any
 
-from ftbnn.errors import lacks_torch
+from ftbnn.errors import has_torch, lacks_torch
 from ftbnn.json_text import valid
 
 
@@ -15,5 +14,5 @@ def print_json(value: Any) -> None:
 
 def require_torch(verb: str) -> None:
     """Says what to install where only the light runtime is there."""
-    if find_spec("torch") is None:
+    if not has_torch():
         raise lacks_torch(f"`{verb}`")

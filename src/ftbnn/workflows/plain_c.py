@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ftbnn.errors import lacks_torch, wrong_kind
+from ftbnn.errors import has_torch, lacks_torch, wrong_kind
 from ftbnn.exchange.c_export import WrittenC
 from ftbnn.exchange.c_export import export_c as write_c
 from ftbnn.zoo import resolve
@@ -23,13 +23,11 @@ def export_c(
     """
     if isinstance(what, str | Path) and (file := resolve(what)).suffix == ".ftbnn":
         return write_c(file, Path(folder), name)
-    try:
-        from ftbnn.workflows.deploy import packed
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
+    if not has_torch():
         if not isinstance(what, str | Path):
-            raise wrong_kind("what becomes C is a .ftbnn file or zoo:NAME", what) from None
-        raise lacks_torch("ftbnn.export_c of a run or a network") from None
+            raise wrong_kind("what becomes C is a .ftbnn file or zoo:NAME", what)
+        raise lacks_torch("ftbnn.export_c of a run or a network")
+    from ftbnn.workflows.deploy import packed
+
     with packed(what, **images) as file:
         return write_c(file, Path(folder), name)
