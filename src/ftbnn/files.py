@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and files that one process holds."""
+"""Files that are whole or not there, files that one process holds, and what a .ftbnn file begins with."""
 
 import errno
 import os
@@ -14,6 +14,25 @@ from ftbnn.errors import UserError
 
 if sys.platform != "win32":
     import fcntl
+
+MAGIC = b"\x89FTBNN\r\n"  # docs/format.md
+
+
+def is_packed(path: Path) -> bool:
+    """Whether this is a .ftbnn file, by its first bytes, whatever it is called.
+
+    One that is missing or damaged is what its name says: whoever reads it tells what is wrong.
+    """
+    try:
+        if path.is_dir():
+            return False
+        if path.is_file():  # a pipe would block for ever
+            with path.open("rb") as file:
+                if file.read(len(MAGIC)) == MAGIC:
+                    return True
+    except OSError:
+        pass  # cannot be read: as one that is missing
+    return path.suffix == ".ftbnn"
 
 
 DAY = 86400.0

@@ -102,6 +102,20 @@ def test_a_broken_picture_does_not_take_the_others_answers(deployed, tmp_path, c
     assert "and 1 more of 3" in err
 
 
+def test_a_file_may_have_any_name(deployed, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(deployed[1], "digits.bin")
+    for words in (
+        ["eval", "digits.bin", "--data", "digits"],
+        ["export", "digits.bin", "--format", "c", "-o", "c"],
+        ["export", "digits.bin", "--format", "qonnx", "-o", "digits.onnx"],
+        ["bench", "net", "digits.bin", "--peers", "", "--rounds", "1"],
+        ["train", "ftbnn18", "--width", "8", "--init", "digits.bin", "--set", "epochs=1", "--out", "run"],
+    ):
+        assert main(words) == 0, capsys.readouterr().err
+    capsys.readouterr()
+
+
 def test_a_file_is_named_after_its_run(deployed, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "lr0.005"

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from ftbnn.errors import UserError
-from ftbnn.files import locked, write_atomically
+from ftbnn.files import MAGIC, is_packed, locked, write_atomically
 
 HOLD = """
 import sys
@@ -67,3 +67,19 @@ def test_what_an_old_crash_left_goes(tmp_path):
     write_atomically(tmp_path / "file", b"whole")
     assert young.exists()
     assert not old.exists()
+
+
+def test_a_packed_file_is_known_by_its_first_bytes(tmp_path):
+    for name, data in (
+        ("net.bin", MAGIC + b"more"),
+        ("net", MAGIC),
+        ("damaged.ftbnn", b"else"),
+        ("short.bin", MAGIC[:4]),
+    ):
+        (tmp_path / name).write_bytes(data)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "run.ftbnn").mkdir()
+    for name in ("net.bin", "net", "damaged.ftbnn", "missing.ftbnn"):  # the last two: their reader says what is wrong
+        assert is_packed(tmp_path / name), name
+    for name in ("short.bin", "pipe", "run.ftbnn", "missing", "missing/" * 2000, "nu\0ll"):
+        assert not is_packed(tmp_path / name), name

@@ -18,7 +18,7 @@ from ftbnn.packing.graph_module import GraphModule
 from ftbnn.packing.read import read_graph
 from ftbnn.runtime import load
 from ftbnn.training.run import load_run
-from ftbnn.zoo import resolve
+from ftbnn.zoo import packed_file
 
 FP32_BYTES = 4
 
@@ -84,15 +84,16 @@ def open_subject(
     method: str | None = None,
 ) -> Subject:
     """The subject of that name, run directory, checkpoint, file or `zoo:NAME`; what is written goes to `folder`."""
-    path = resolve(text)
-    if image_size is not None and (path.suffix == ".ftbnn" or path.exists()):
-        raise UserError(f"{path} has an image size of its own")
-    if stem_bits is not None and (path.suffix == ".ftbnn" or path.exists()):
-        raise UserError(f"{path} has a stem of its own; its bits can be chosen of networks by name")
-    if method is not None and (path.suffix == ".ftbnn" or path.exists()):
-        raise UserError(f"{path} is made binary already; a method can be chosen of networks by name")
-    if path.suffix == ".ftbnn":
-        return _of_file(path, width)
+    file, path = packed_file(text), Path(text)
+    if file is not None or path.exists():
+        if image_size is not None:
+            raise UserError(f"{text} has an image size of its own")
+        if stem_bits is not None:
+            raise UserError(f"{text} has a stem of its own; its bits can be chosen of networks by name")
+        if method is not None:
+            raise UserError(f"{text} is made binary already; a method can be chosen of networks by name")
+    if file is not None:
+        return _of_file(file, width)
     torch.manual_seed(0)
     if path.exists():
         run = load_run(path)

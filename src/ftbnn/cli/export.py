@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    file = _file(args.checkpoint)
+    from ftbnn.zoo import packed_file
+
+    file = packed_file(args.checkpoint)  # which takes no PyTorch
     if args.zoo or args.format not in ("c", "qonnx") or file is None:
         require_torch("ftbnn export")
     if args.zoo:
@@ -72,14 +74,6 @@ def run(args: argparse.Namespace) -> None:
         print("not checked: ONNX Runtime is not installed (pip install onnxruntime)")
     else:
         print(f"checked in ONNX Runtime: median error {made.median_error:.1e}")
-
-
-def _file(given: Path) -> Path | None:
-    """The .ftbnn file that is meant, which takes no PyTorch; None of a run or a checkpoint."""
-    from ftbnn.zoo import resolve
-
-    path = resolve(given)
-    return path if path.suffix == ".ftbnn" else None
 
 
 def _default_name(given: Path, file: Path | None, ending: str) -> Path:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ftbnn.errors import UserError, wrong_kind
+from ftbnn.files import MAGIC
 from ftbnn.packing.graph import (
     ACTS,
     EPILOGUE_FLAGS,
@@ -26,7 +27,6 @@ from ftbnn.packing.graph import (
     Window,
 )
 
-MAGIC = b"\x89FTBNN\r\n"
 ALIGNMENT = 64
 # The limits of docs/format.md.
 MAX_OPERATORS, MAX_CHANNELS, MAX_SIDE, MAX_ELEMENTS = 2**12, 2**16, 2**14, 2**28

@@ -29,7 +29,7 @@ from ftbnn.training.packed import Exported, write_file
 from ftbnn.training.run import Run, RunDir, load_run, load_state, run_of
 from ftbnn.training.scores import evaluate as score
 from ftbnn.workflows.confusion import worst_classes
-from ftbnn.zoo import card, name_in, resolve
+from ftbnn.zoo import card, name_in, packed_file
 
 BATCH = 256
 FORMATS = ("ftbnn", "onnx")
@@ -81,8 +81,8 @@ def export_as_qonnx(what: nn.Module | Run | str | Path, path: str | Path, **imag
 @contextmanager
 def packed(what: nn.Module | Run | str | Path, **images: Any) -> Iterator[Path]:
     """The .ftbnn file that is meant, or one that `export` writes for as long as it is needed."""
-    if isinstance(what, str | Path) and (file := resolve(what)).suffix == ".ftbnn":
-        yield file
+    if isinstance(what, str | Path) and (given := packed_file(what)) is not None:
+        yield given
         return
     if not isinstance(what, str | Path | Run | nn.Module):
         raise wrong_kind("what is converted is a .ftbnn file, a run, a checkpoint or a network", what)
@@ -209,14 +209,14 @@ def evaluate(
         return _evaluate_run(what, data, data_dir, workers)
     if not isinstance(what, str | Path):
         raise wrong_kind("what is evaluated is a network, a run, a checkpoint, a .ftbnn file or a loaded model", what)
-    file, name = resolve(what), name_in(what)
-    if file.suffix == ".ftbnn":
+    if (file := packed_file(what)) is not None:
+        name = name_in(what)
         data = card(name)["data"] if data is None and name is not None else data
         return evaluate_file(file, data, data_dir, workers=workers)
-    if (run := _made_in_python(file, "evaluate", "data")) is not None:
+    if (run := _made_in_python(what, "evaluate", "data")) is not None:
         known = load_state(run.path)["spec"]["name"]  # it has a file, so it has a spec
-        return evaluate_file(run.file, _trained_on(file, known) if data is None else data, data_dir, workers=workers)
-    return _evaluate_run(load_run(file), data, data_dir, workers)
+        return evaluate_file(run.file, _trained_on(what, known) if data is None else data, data_dir, workers=workers)
+    return _evaluate_run(load_run(what), data, data_dir, workers)
 
 
 def _trained_on(path: str | Path, name: str) -> str:

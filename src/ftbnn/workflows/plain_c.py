@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ftbnn.errors import has_torch, lacks_torch, wrong_kind
 from ftbnn.exchange.c_export import WrittenC
 from ftbnn.exchange.c_export import export_c as write_c
-from ftbnn.zoo import resolve
+from ftbnn.zoo import packed_file
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,8 +21,8 @@ def export_c(
 
     `images` is what `export` must be told of a network that is no run's.
     """
-    if isinstance(what, str | Path) and (file := resolve(what)).suffix == ".ftbnn":
-        return write_c(file, Path(folder), name)
+    if isinstance(what, str | Path) and (given := packed_file(what)) is not None:
+        return write_c(given, Path(folder), name)
     if not has_torch():
         if not isinstance(what, str | Path):
             raise wrong_kind("what becomes C is a .ftbnn file or zoo:NAME", what)

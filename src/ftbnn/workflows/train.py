@@ -28,7 +28,7 @@ from ftbnn.training.fit import augmentation
 from ftbnn.training.run import RunDir, load_state, run_of
 from ftbnn.workflows.networks import check_positive
 from ftbnn.workflows.warm_start import start_from
-from ftbnn.zoo import card, name_in, resolve
+from ftbnn.zoo import card, name_in, packed_file
 
 RUN = "RUN"  # a run's directory in commands that others will type
 
@@ -158,8 +158,8 @@ class _Start:
 
 
 def _start(init: Path, plan: Plan) -> _Start:
-    file, start = resolve(init), f"{RUN}-START"
-    if file.suffix != ".ftbnn":
+    file, start = packed_file(init), f"{RUN}-START"
+    if file is None:
         state, home = load_state(init), run_of(init)
         epoch = f"{state['epoch']} of {state['recipe']['epochs']}"
         commands = renamed(RunDir(home).last_step.read_json("run.json").get("commands", []), start)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ftbnn.errors import unknown
+from ftbnn.files import is_packed
 
 FOLDER = Path(__file__).parent
 PREFIX = "zoo:"
@@ -31,6 +32,12 @@ def resolve(path: str | Path) -> Path:
     """The file that `zoo:NAME` stands for; any other path as it is."""
     name = name_in(path)
     return Path(path) if name is None else _file(name, ".ftbnn")
+
+
+def packed_file(given: str | Path) -> Path | None:
+    """The .ftbnn file that is meant, by its path or as `zoo:NAME`; None of a run, a checkpoint or a network's name."""
+    path = resolve(given)
+    return path if is_packed(path) else None
 
 
 def _file(name: str, suffix: str) -> Path:
