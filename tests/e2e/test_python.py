@@ -190,6 +190,12 @@ def test_other_things_are_no_networks(what, tmp_path):
             ftbnn.fit(what, "digits", RECIPE, tmp_path / "run", QUIET)
 
 
+@pytest.mark.parametrize("format", ["ftbnn", "onnx"])
+def test_a_packed_file_is_not_packed_again(tmp_path, format):
+    with pytest.raises(UserError, match=f"zoo:digits is packed already: .* {format} is written of a run or a network"):
+        ftbnn.export("zoo:digits", tmp_path / f"x.{format}")
+
+
 def test_the_format_is_that_of_the_files_name(tmp_path):
     network, spec = mine(), load_data("digits").spec
     ftbnn.export(network, tmp_path / "x.onnx", spec=spec)

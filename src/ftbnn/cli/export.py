@@ -37,14 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from ftbnn.zoo import packed_file
 
-    file = packed_file(args.checkpoint)  # which takes no PyTorch
-    if args.zoo or args.format not in ("c", "qonnx") or file is None:
-        require_torch("ftbnn export")
+    file = packed_file(args.checkpoint)
+    _check(args, file)
     if args.zoo:
         _ship(args)
         return
-    if args.zoo_dir or args.data_dir or args.about or args.licence:
-        raise UserError("--zoo-dir, --data-dir, --about and --licence are of --zoo; leave them out")
     if args.format == "c":
         _write_c(args, file)
         return
@@ -74,6 +71,22 @@ def run(args: argparse.Namespace) -> None:
         print("not checked: ONNX Runtime is not installed (pip install onnxruntime)")
     else:
         print(f"checked in ONNX Runtime: median error {made.median_error:.1e}")
+
+
+def _check(args: argparse.Namespace, file: Path | None) -> None:
+    """That the options go together, and that PyTorch is there where it is needed: not for what takes packed files."""
+    from ftbnn.zoo import name_in
+
+    takes_packed = name_in(args.checkpoint) is not None if args.zoo else args.format in ("c", "qonnx")
+    if file is not None and file.exists() and not takes_packed:
+        raise UserError(
+            f"{args.checkpoint} is packed already: --format c and --format qonnx take it; what else export writes, "
+            "onnx too, is made of a run or a checkpoint"
+        )
+    if not args.zoo and (args.zoo_dir or args.data_dir or args.about or args.licence):
+        raise UserError("--zoo-dir, --data-dir, --about and --licence are of --zoo; leave them out")
+    if args.zoo or file is None or not takes_packed:
+        require_torch("ftbnn export")
 
 
 def _default_name(given: Path, file: Path | None, ending: str) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ftbnn.errors import UserError
-from ftbnn.files import write_atomically
+from ftbnn.files import is_packed, write_atomically
 
 VERSION = 1
 
@@ -38,6 +38,9 @@ def load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:
+        if is_packed(path):
+            made_of = "give the run or the checkpoint that it was made of"
+            raise UserError(f"{path} is a packed file, not a checkpoint: {made_of}") from None
         raise UserError(f"{path} is not a checkpoint, is damaged, or holds more than data; it was not read") from error
     if not isinstance(state, dict) or "version" not in state:
         raise UserError(f"{path} is not a checkpoint of ftbnn")

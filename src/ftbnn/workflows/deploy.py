@@ -61,6 +61,11 @@ def export(
         known = said.spec(spec, "a file must know its images: give the run, the spec of your data set")
         return write_file(what, path, name or type(what).__name__, known, format)
     if isinstance(what, str | Path):
+        if (file := packed_file(what)) is not None and file.exists():
+            raise UserError(
+                f"{what} is packed already: load and evaluate take it, export_c writes it as C and `ftbnn export "
+                f"--format qonnx` as QONNX; {format} is written of a run or a network"
+            )
         if (run := _made_in_python(what, "export", "FILE, image_size=..., mean=..., std=...")) is not None:
             if spec is not None or not said.nothing:
                 raise UserError(f"the file in {run.path} is made: for another one, export load_run({what!s}, network)")

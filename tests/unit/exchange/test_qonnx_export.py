@@ -147,7 +147,9 @@ for words in (
     ["inspect", "d.ftbnn", "--mcu"],
 ):
     assert main(words) == 0, words
-assert main(["export", "zoo:digits-small"]) == 2
+for words in (["export", "zoo:digits-small"], ["export", "d.ftbnn", "--format", "onnx"], ["export", "run"]):
+    assert main(words) == 2, words
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert "needs PyTorch" in done.stderr
+    assert done.stderr.count("is packed already: --format c and --format qonnx take it") == 2
+    assert done.stderr.count("needs PyTorch") == 1

@@ -9,6 +9,7 @@ import torch
 
 from ftbnn import files
 from ftbnn.errors import UserError
+from ftbnn.files import MAGIC
 from ftbnn.training import checkpoint
 
 
@@ -61,6 +62,9 @@ def test_broken_missing_and_foreign_files_are_one_line(tmp_path):
         with pytest.raises(UserError) as caught:
             checkpoint.load(tmp_path / "cut.pt")
         assert "\n" not in str(caught.value)
+    (tmp_path / "net.bin").write_bytes(MAGIC)
+    with pytest.raises(UserError, match="is a packed file, not a checkpoint"):
+        checkpoint.load(tmp_path / "net.bin")
     with pytest.raises(UserError, match="no checkpoint at"):
         checkpoint.load(tmp_path / "none.pt")
     torch.save({"weights": torch.zeros(1)}, tmp_path / "other.pt")
