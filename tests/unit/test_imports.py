@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "training": {"packing", "models", "data", "tracing", "nn"},
     "packing": {"tracing", "nn", "runtime", "_native"},
     "budget": {"tracing", "nn"},
-    "models": {"nn"},
+    "models": {"nn", "zoo"},
     "data": {"_native"},
     "tracing": {"nn"},
     "nn": {"_native"},

@@ -15,6 +15,7 @@ from types import ModuleType
 from torch import nn
 
 from ftbnn.errors import UserError, first_line, unknown
+from ftbnn.zoo import card, name_in
 
 
 def is_own(name: str) -> bool:
@@ -49,6 +50,12 @@ def _execute(path: Path, _: bytes) -> ModuleType:
 
 
 def _factory(name: str) -> Callable[..., object]:
+    if (trained := name_in(name)) is not None:
+        network = card(trained)["model"]
+        raise UserError(
+            f"{name} is a trained file, not a network to build: that is {network}. predict, eval, inspect and "
+            f"train --init take {name}; in Python load, evaluate and build({network!r}, pretrained={trained!r})"
+        )
     source, _, factory_name = name.partition(":")
     if not factory_name:
         raise UserError(f"say which class or function of {source} makes the network: {source}:FACTORY")

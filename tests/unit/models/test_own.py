@@ -48,6 +48,8 @@ def test_it_imports_what_lies_beside_it(tmp_path, monkeypatch):
         ("{}:tinny", "tiny"),
         ("{}:broken", "no such luck"),
         ("{}:number", "int, not an nn.Module"),
+        ("zoo:digits", r"a trained file, not a network to build: that is ftbnn18. predict, .*pretrained='digits'"),
+        ("zoo:digit", "unknown zoo network 'digit'"),
         ("missing.py:tiny", "cannot read missing.py"),
         ("no_such_package:tiny", "cannot import"),
     ],
