@@ -11,13 +11,14 @@ from ftbnn.budget.count import (
     convention,
     count,
 )
-from ftbnn.budget.design import Design, widest
+from ftbnn.budget.design import BudgetTooLarge, Design, widest
 from ftbnn.budget.report import summary
 
 __all__ = [
     "CONVENTIONS",
     "PAPER",
     "Budget",
+    "BudgetTooLarge",
     "Convention",
     "Design",
     "ImageTooSmall",

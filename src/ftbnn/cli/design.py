@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     if args.latency is not None:
         _run_latency(args)
         return
-    from ftbnn.budget import convention
+    from ftbnn.budget import BudgetTooLarge, convention
     from ftbnn.budget.report import totals
     from ftbnn.workflows.networks import design
 
@@ -59,19 +60,22 @@ def run(args: argparse.Namespace) -> None:
     if args.layers is None:
         raise UserError("--budget needs --layers: 18, 34 or 44")
     args.groups = 1 if args.groups is None else args.groups
-    if not args.budget > 0:
+    if not 0 < args.budget < inf:
         raise UserError(f"--budget is a number of millions above 0, not {args.budget:g}")
-    best, around = design(
-        layers=args.layers,
-        groups=args.groups,
-        limit=1e6 * args.budget,
-        image_size=args.image_size,
-        classes=args.classes,
-        in_channels=args.in_channels,
-        stem=args.stem,
-        stem_bits=args.stem_bits,
-        rule=convention(args.convention),
-    )
+    try:
+        best, around = design(
+            layers=args.layers,
+            groups=args.groups,
+            limit=1e6 * args.budget,
+            image_size=args.image_size,
+            classes=args.classes,
+            in_channels=args.in_channels,
+            stem=args.stem,
+            stem_bits=args.stem_bits,
+            rule=convention(args.convention),
+        )
+    except BudgetTooLarge as error:
+        raise UserError(f"{error}; --budget is in millions: 90 for 90 million") from error
     rows: list[dict[str, Any]] = [
         {
             "model": f"ftbnn-d{args.layers}-g{args.groups}-v{option.width}",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from ftbnn.bench.rounds import progress_bar
@@ -71,7 +72,7 @@ def widest_within(
     say: Say = _silent,
 ) -> list[Timed]:
     """For each depth and number of groups the widest derived network that runs within so many milliseconds here."""
-    if not limit_ms > 0:
+    if not 0 < limit_ms < inf:
         raise UserError(f"a latency is a number of milliseconds above 0, not {limit_ms:g}")
     for depth in layers:
         if depth not in BLOCKS:

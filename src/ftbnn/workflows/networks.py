@@ -10,11 +10,13 @@ from ftbnn.budget import PAPER, Budget, Convention, Design, ImageTooSmall, count
 from ftbnn.errors import UserError
 from ftbnn.models import DerivedFTBNN, find
 from ftbnn.models import build as build_fresh
+from ftbnn.models.derived import BLOCKS
 from ftbnn.models.own import is_own, load_own, parameters_of
 from ftbnn.models.skeleton import skeleton
 from ftbnn.nn import StemName, method_named, stem_for
 from ftbnn.packing.read import read_graph
 from ftbnn.packing.restore import restore
+from ftbnn.packing.write import MAX_CHANNELS
 
 LARGEST_HINT = 128  # how far to look for an image size that works, to name it in an error
 
@@ -129,4 +131,6 @@ def design(
 
     narrowest = -(-groups // 2)  # the first stage has 2v channels, at least one for each group
     _count(at(narrowest), in_channels, image_size, rule)
-    return widest(at, (in_channels, image_size, image_size), limit, smallest=narrowest, rule=rule)
+    largest = MAX_CHANNELS // 2 ** len(BLOCKS[layers])  # each stage doubles the channels
+    shape = (in_channels, image_size, image_size)
+    return widest(at, shape, limit, smallest=narrowest, largest=largest, rule=rule)

@@ -1,8 +1,10 @@
 import pytest
 from torch import nn
 
-from ftbnn.budget import widest
+from ftbnn.budget import BudgetTooLarge, widest
+from ftbnn.budget.design import LARGEST
 from ftbnn.errors import UserError
+from ftbnn.packing.write import MAX_CHANNELS
 from ftbnn.workflows.networks import count_named, design
 
 
@@ -30,3 +32,23 @@ def test_any_builder_works():
 def test_an_impossible_budget_says_so():
     with pytest.raises(UserError, match="no network fits"):
         design(layers=18, groups=1, limit=1e6)
+
+
+@pytest.mark.parametrize("limit", [float("inf"), float("nan")])
+def test_a_budget_is_a_finite_number(limit):
+    with pytest.raises(UserError, match=f"a finite number, not {limit}"):
+        design(layers=18, groups=1, limit=limit)
+
+
+def test_nothing_is_wider_than_a_file_can_hold():
+    def build(width):
+        return nn.Conv2d(1, width, 1, bias=False)
+
+    assert LARGEST == MAX_CHANNELS
+    best, around = widest(build, (1, 10, 10), 1299.0, largest=13)
+    assert [best.width, *(d.width for d in around)] == [12, 10, 11, 12, 13]
+    for limit in (1300.0, 9e9):
+        with pytest.raises(BudgetTooLarge, match=r"\(width 13\)"):
+            widest(build, (1, 10, 10), limit, largest=13)
+    with pytest.raises(BudgetTooLarge, match=r"\(width 4096\)"):  # whose last stage has 2^16 channels
+        design(layers=18, groups=1, limit=9e13)
