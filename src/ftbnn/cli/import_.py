@@ -20,7 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _numbers(text: str) -> list[float]:
-    return [float(part) for part in text.split(",")]
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number, or several as 0.5,0.5,0.5") from None
 
 
 def run(args: argparse.Namespace) -> None:
@@ -69,6 +72,11 @@ def _samples(path: Path):  # type: ignore[no-untyped-def]  # NumPy is imported b
     import numpy as np
 
     try:
-        return np.load(path, allow_pickle=False).astype(np.float32)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read samples from {path}: {error}") from error
+        with path.open("rb") as file:  # np.load opens archives too
+            return np.lib.format.read_array(file, allow_pickle=False).astype(np.float32)
+    except OSError as error:
+        raise UserError(f"cannot read samples from {path}: {error.strerror or error}") from error
+    except ValueError as error:  # NumPy's own advice would be to let the file run code
+        raise UserError(
+            f"cannot read samples from {path}: it is no .npy file of numbers, as numpy.save writes"
+        ) from error

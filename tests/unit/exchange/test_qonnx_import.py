@@ -401,6 +401,16 @@ def test_the_command(rng, tmp_path, capsys):
     assert main(["inspect", str(out)]) == 0
     assert main(["import", str(source), "-o", str(out), "--mean", "1,2,3"]) == 2
     assert main(["import", str(tmp_path / "absent.onnx")]) == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["import", str(source), "--mean", "0.5,abc"])
+    assert "--mean: '0.5,abc' is no number, or several as 0.5,0.5,0.5" in capsys.readouterr().err
+    np.savez(tmp_path / "several.npz", numbers(rng, (2, 3)))
+    for samples in (names, tmp_path / "several.npz"):
+        assert main(["import", str(source), "-o", str(out), "--samples", str(samples)]) == 2
+        assert capsys.readouterr().err.endswith(
+            f"from {samples}: it is no .npy file of numbers, as numpy.save writes\n"
+        )
     net.add("Erf")
     source.write_bytes(net.bytes())
     assert main(["import", str(source)]) == 2
