@@ -100,6 +100,12 @@ def test_a_broken_picture_does_not_take_the_others_answers(deployed, tmp_path, c
     assert err.count("\n") == 1
     assert "page.jpg cannot be read" in err
     assert "and 1 more of 3" in err
+    assert main(["predict", str(path), *words]) == 2
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == words[2]
+    first, second = err.splitlines()
+    assert first.startswith(f"ftbnn predict: {words[0]} cannot be read")
+    assert second == f"ftbnn predict: no picture at {words[1]}"
 
 
 def test_a_file_may_have_any_name(deployed, tmp_path, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """predict: classify pictures, or sounds as pictures, with a .ftbnn file. Needs no PyTorch."""
 
 import argparse
+import sys
 from typing import Any
 
 from ftbnn.cli.output import print_json
@@ -39,9 +40,14 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(answers)
     errors = [answer["error"] for answer in answers if "error" in answer]
-    if errors:
+    if not errors:
+        return
+    if args.json:  # which has them all
         others = f" (and {len(errors) - 1} more of {len(args.images)})" if len(errors) > 1 else ""
         raise UserError(errors[0] + others)
+    for earlier in errors[:-1]:
+        print(line(f"ftbnn predict: {earlier}", 500), file=sys.stderr)
+    raise UserError(errors[-1])
 
 
 def _read(path: str, shape: tuple[int, int, int]) -> Any:
