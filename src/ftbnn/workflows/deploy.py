@@ -18,7 +18,7 @@ from ftbnn.data import load as load_data
 from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.transforms import normalise
-from ftbnn.errors import UserError, unknown, wrong_kind
+from ftbnn.errors import Unsaid, UserError, unknown, wrong_kind
 from ftbnn.exchange.qonnx_export import QonnxReport, export_qonnx
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
@@ -227,13 +227,13 @@ def evaluate(
 def _trained_on(path: str | Path, name: str) -> str:
     """The name of a run's data, if anybody else can load them."""
     if name not in SOURCES:
-        raise UserError(f"{path} was trained on data of your own{f' ({name})' * bool(name)}: say on which to evaluate")
+        raise Unsaid(f"{path} was trained on data of your own{f' ({name})' * bool(name)}", "data")
     return name
 
 
 def _source(data: Any, data_dir: str | Path | None, image_size: int | None = None) -> Source:
     if data is None:
-        raise UserError("say on which data to evaluate")
+        raise Unsaid("a network does not say what it was trained on", "data")
     if not isinstance(data, str):
         return source_of(data)
     has_any_size = data in SOURCES and SOURCES[data].image_size is None
@@ -274,7 +274,7 @@ def _evaluate_run(run: Run, data: Any, data_dir: str | Path | None, workers: int
 def evaluate_file(path: Path, data: Any, data_dir: str | Path | None, *, workers: int = 0) -> dict[str, Any]:
     """Accuracy of a .ftbnn file on the test split of a data set."""
     if data is None:
-        raise UserError("a .ftbnn file does not say what it was trained on: say on which data to evaluate")
+        raise Unsaid("a .ftbnn file does not say what it was trained on", "data")
     model = load_file(path)
     source = _source(data, data_dir, model.input_shape[1])
     return {"checkpoint": str(path)} | evaluate_model(model, source, workers=workers)
