@@ -19,6 +19,8 @@ import ftbnn
 from ftbnn.cli.main import main
 from ftbnn.data import load as load_data
 from ftbnn.errors import UserError
+from ftbnn.exchange.qonnx_export import export_qonnx
+from ftbnn.exchange.qonnx_proto import decode
 from ftbnn.nn import BasicBlock
 from ftbnn.training.checkpoint import load
 from ftbnn.training.record import read
@@ -194,6 +196,24 @@ def test_other_things_are_no_networks(what, tmp_path):
 def test_a_packed_file_is_not_packed_again(tmp_path, format):
     with pytest.raises(UserError, match=f"zoo:digits is packed already: .* {format} is written of a run or a network"):
         ftbnn.export("zoo:digits", tmp_path / f"x.{format}")
+
+
+def test_onnx_tells_of_its_images_as_qonnx_does(tmp_path):
+    pytest.importorskip("onnx")
+    network = mine()
+    images = {"image_size": (1, 8, 8), "mean": 0.5, "std": 0.25, "class_names": [*"abcdefgh"], "resize": 9}
+    ftbnn.export(network, tmp_path / "x.onnx", name="mine", **images)
+    ftbnn.export(network, tmp_path / "x.ftbnn", name="mine", **images)
+    export_qonnx(tmp_path / "x.ftbnn", tmp_path / "q.onnx")
+    told = [decode((tmp_path / name).read_bytes())["metadata_props"] for name in ("x.onnx", "q.onnx")]
+    assert told[0] == told[1]
+    assert {entry["key"]: entry["value"] for entry in told[0]} == {
+        "ftbnn.name": "mine",
+        "ftbnn.mean": "0.5",
+        "ftbnn.std": "0.25",
+        "ftbnn.resize": "9",
+        "ftbnn.classes": "a\nb\nc\nd\ne\nf\ng\nh\noutput 8\noutput 9",
+    }
 
 
 def test_the_format_is_that_of_the_files_name(tmp_path):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftbnn.exchange.qonnx_check import ROUNDING
-from ftbnn.exchange.qonnx_import import METADATA, SAMPLES, import_qonnx
+from ftbnn.exchange.qonnx_import import SAMPLES, import_qonnx
 from ftbnn.exchange.qonnx_model import parse
 from ftbnn.exchange.qonnx_node import Array
 from ftbnn.exchange.qonnx_proto import FLOAT, Message, encode, tensor_of
@@ -21,6 +21,7 @@ from ftbnn.files import write_atomically
 from ftbnn.packing import graph as kinds
 from ftbnn.packing.graph import Epilogue, ExportError, Graph, Operator, Value, Window
 from ftbnn.packing.read import read_graph
+from ftbnn.packing.write import InputInfo
 from ftbnn.runtime import Model, load
 
 IR_VERSION, OPSET = 8, 17
@@ -70,20 +71,14 @@ def onnx_model(graph: Graph, model: Model) -> Message:
     for operator in graph.operators:
         builder.add(operator)
     builder.node("Identity", [builder.names[graph.output]], output="output")
-    told = {
-        "name": model.name,
-        "mean": " ".join(map(repr, model.mean)),
-        "std": " ".join(map(repr, model.std)),
-        "resize": str(model.resize),
-        "classes": "\n".join(model.class_names),
-    }
+    info = InputInfo(model.name, model.mean, model.std, model.resize, model.class_names)
     shape = ["N", graph.input.channels, graph.input.height, graph.input.width]
     out = ["N", *builder.sizes(graph.output)]
     return {
         "ir_version": IR_VERSION,
         "producer_name": "ftbnn",
         "opset_import": [{"version": OPSET}, {"domain": DOMAIN, "version": 1}],
-        "metadata_props": [{"key": f"{METADATA}{key}", "value": value} for key, value in told.items() if value],
+        "metadata_props": [{"key": key, "value": value} for key, value in info.metadata().items()],
         "graph": {
             "name": model.name or "network",
             "node": builder.nodes,

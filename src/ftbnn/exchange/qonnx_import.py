@@ -16,11 +16,10 @@ from ftbnn.exchange.qonnx_proto import may_be_onnx
 from ftbnn.exchange.tflite_flat import is_tflite
 from ftbnn.exchange.tflite_model import parse_tflite
 from ftbnn.files import write_atomically
-from ftbnn.packing.write import InputInfo, encode
+from ftbnn.packing.write import METADATA, InputInfo, encode
 
 SAMPLES = 16
 MOST_NUMBERS = 1 << 22  # of the largest tensor over all samples: the nodes are run in NumPy
-METADATA = "ftbnn."  # what an export of ours has left in the file
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ftbnn.errors import UserError, first_line
 from ftbnn.files import write_atomically
 from ftbnn.nn import use_backend
 from ftbnn.nn.layer import freeze
+from ftbnn.packing.write import InputInfo
 from ftbnn.tracing import evaluating
 
 OPSET = 17
@@ -41,8 +42,11 @@ def plain(module: nn.Module) -> nn.Module:
     return twin
 
 
-def export_onnx(module: nn.Module, example_input: Tensor, path: Path | str) -> OnnxReport:
-    """Writes `module` for batches of any size of images like `example_input`, and checks the file in ONNX Runtime."""
+def export_onnx(
+    module: nn.Module, example_input: Tensor, path: Path | str, *, info: InputInfo | None = None
+) -> OnnxReport:
+    """Writes `module` for batches of any size of images like `example_input`, and checks the file in ONNX Runtime.
+    What `info` says of the images is kept as the file's metadata."""
     if find_spec("onnx") is None:
         raise UserError("writing ONNX needs the onnx package: pip install onnx")
     buffer = io.BytesIO()
@@ -61,10 +65,19 @@ def export_onnx(module: nn.Module, example_input: Tensor, path: Path | str) -> O
             )
         except Exception as error:
             raise UserError(f"PyTorch cannot write this network as ONNX: {first_line(error)}") from error
-    data = buffer.getvalue()
+    data = buffer.getvalue() if info is None else _telling(buffer.getvalue(), info)
     relative_error = _check(module, example_input, data)
     write_atomically(Path(path), data)
     return OnnxReport(Path(path), len(data), relative_error)
+
+
+def _telling(data: bytes, info: InputInfo) -> bytes:
+    """The file with metadata."""
+    import onnx
+
+    model = onnx.load_from_string(data)
+    onnx.helper.set_model_props(model, info.metadata())
+    return bytes(model.SerializeToString())
 
 
 def _check(module: nn.Module, example_input: Tensor, data: bytes) -> float | None:

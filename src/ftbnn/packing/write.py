@@ -27,6 +27,7 @@ from ftbnn.packing.graph import (
     Window,
 )
 
+METADATA = "ftbnn."  # before the keys of what an ONNX file tells of its images
 ALIGNMENT = 64
 # The limits of docs/format.md.
 MAX_OPERATORS, MAX_CHANNELS, MAX_SIDE, MAX_ELEMENTS = 2**12, 2**16, 2**14, 2**28
@@ -42,6 +43,17 @@ class InputInfo:
     std: Sequence[float]
     resize: int
     class_names: Sequence[str]
+
+    def metadata(self) -> dict[str, str]:
+        """The same in the words of an ONNX file's metadata, which `import` reads."""
+        told = {
+            "name": self.name,
+            "mean": " ".join(repr(float(number)) for number in self.mean),
+            "std": " ".join(repr(float(number)) for number in self.std),
+            "resize": str(self.resize),
+            "classes": "\n".join(self.class_names),
+        }
+        return {f"{METADATA}{key}": value for key, value in told.items() if value}
 
 
 @dataclass

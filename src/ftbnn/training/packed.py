@@ -11,6 +11,7 @@ from torch import nn
 from ftbnn.data.source import Spec
 from ftbnn.errors import UserError, first_line
 from ftbnn.packing import export_onnx, pack
+from ftbnn.packing.write import InputInfo
 from ftbnn.tracing import evaluating
 from ftbnn.training.run import RunDir, load_run, run_of
 
@@ -47,14 +48,15 @@ def write_file(network: nn.Module, path: Path, name: str, spec: Spec, format: st
         raise UserError(
             f"the network does not run on images of {size}: {first_line(error)}; say the size that it takes"
         ) from error
-    if format == "onnx":
-        made = export_onnx(network, samples[:2], path)
-        fp32 = sum(4 * t.numel() for t in network.state_dict().values() if t.is_floating_point())
-        return Exported(str(path), made.size_bytes, fp32, None, None, made.relative_error)
     outputs = found[0].numel() if isinstance(found, torch.Tensor) else 0
     names = spec.class_names
     if names and outputs > len(names):  # outputs that no class of the data has are called by their numbers
         names = (*names, *(f"output {number}" for number in range(len(names), outputs)))
+    if format == "onnx":
+        info = InputInfo(name, spec.mean, spec.std, spec.resize, names)
+        made = export_onnx(network, samples[:2], path, info=info)
+        fp32 = sum(4 * t.numel() for t in network.state_dict().values() if t.is_floating_point())
+        return Exported(str(path), made.size_bytes, fp32, None, None, made.relative_error)
     settings = {"name": name, "mean": spec.mean, "std": spec.std, "class_names": names, "resize": spec.resize}
     report = pack(network, samples[:2], path, samples=samples, **settings)  # type: ignore[arg-type]
     compared = report.agreement
