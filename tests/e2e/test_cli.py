@@ -98,6 +98,17 @@ def test_budget_text_and_picture(run, tmp_path):
     assert (tmp_path / "x.png").stat().st_size > 1000
 
 
+def test_a_measured_budget_tells_of_its_picture(run, tmp_path):
+    words = ["budget", "ftbnn18", "--width", "4", "--image-size", "32", "--stem", "small", "--measure"]
+    code, out, _ = run(*words, "--plot", str(tmp_path / "x.png"))
+    assert code == 0
+    assert out.endswith(f"drawn to {tmp_path / 'x.png'}\n")
+    assert "1 thread" in out
+    code, _, err = run(*words, "--threads", "0")
+    assert code == 2
+    assert "threads must be a whole number from 1" in err
+
+
 def test_budget_of_ones_own_network(run, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
@@ -140,6 +151,9 @@ def test_design(run):
         (["budget", "ftbnn18", "--image-size", "16"], "smallest image size that works is 17"),
         (["budget", "ftbnn18", "--plot", "/no/such/folder/x.png"], "cannot write"),
         (["budget", "no/such/file.py:net"], "cannot read"),
+        (["budget", "ftbnn18", "--threads", "0"], "--threads is of --measure"),
+        (["budget", "ftbnn18", "--measure", "--layers"], "leave --layers out"),
+        (["budget", "--paper", "--threads", "2"], "leave the other options out"),
         (["budget"], "give a model name"),
         (["budget", "ftbnn18", "--paper"], "give a model name"),
         (["budget", "ftbnn18", "--convention", "mine"], "conv-only"),

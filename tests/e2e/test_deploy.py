@@ -189,6 +189,7 @@ def test_inspect(deployed, capsys):
         (["eval", "zoo:cifar10", "--data", "synthetic"], "tells other classes apart"),
         (["export", "{run}", "-o", "x.onnx"], "--format onnx"),
         (["export", "{run}", "--data-dir", "."], "--zoo"),
+        (["export", "{run}", "--name", "mine"], "--name is of --format c; leave it out"),
         (["export", "nothing/here"], "no checkpoint"),
         (["export", "zoo:digits", "--format", "onnx"], "zoo:digits is packed already: --format c"),
         (["export", "none.ftbnn"], "no checkpoint at none.ftbnn"),

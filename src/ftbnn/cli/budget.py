@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--convention", choices=("paper", "conv-only"), default="paper", help="what counts")
     parser.add_argument("--layers", action="store_true", help="one line per layer")
     parser.add_argument("--measure", action="store_true", help="each layer's milliseconds here, beside its budget")
-    parser.add_argument("--threads", type=int, default=1, help="threads of --measure (default: 1)")
+    parser.add_argument("--threads", type=int, help="threads of --measure (default: 1)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw where the budget goes, stage by stage")
 
 
@@ -41,9 +41,13 @@ def run(args: argparse.Namespace) -> None:
 
 def _run_model(args: argparse.Namespace) -> None:
     from ftbnn.budget import convention
-    from ftbnn.budget.report import layer_rows, layer_table, plot, sums, totals
+    from ftbnn.budget.report import plot
     from ftbnn.workflows.networks import count_named
 
+    if args.measure and args.layers:
+        raise UserError("--measure shows every layer by itself; leave --layers out")
+    if args.threads is not None and not args.measure:
+        raise UserError("--threads is of --measure; a budget is the same for any number")
     if args.plot:
         args.plot = picture_file(args.plot)
     budget = count_named(
@@ -61,7 +65,15 @@ def _run_model(args: argparse.Namespace) -> None:
         plot(budget, args.plot, title=args.model)
     if args.measure:
         _show_measured(args, budget)
-        return
+    else:
+        _show_counted(args, budget)
+    if args.plot and not args.json:
+        print(f"\ndrawn to {line(str(args.plot), 200)}")
+
+
+def _show_counted(args: argparse.Namespace, budget: Any) -> None:
+    from ftbnn.budget.report import layer_rows, layer_table, sums, totals
+
     if args.json:
         layers = {"layers": layer_rows(budget)} if args.layers else {}
         print_json({"model": args.model} | totals(budget) | layers)
@@ -69,8 +81,6 @@ def _run_model(args: argparse.Namespace) -> None:
     if args.layers:
         print(layer_table(budget), end="\n\n")
     print(f"{args.model}, {sums(budget)}")
-    if args.plot:
-        print(f"\ndrawn to {line(str(args.plot), 200)}")
 
 
 def _show_measured(args: argparse.Namespace, budget: Any) -> None:
@@ -78,10 +88,11 @@ def _show_measured(args: argparse.Namespace, budget: Any) -> None:
 
     names = ("classes", "in_channels", "stem", "stem_bits", "width", "method")
     settings = {name: getattr(args, name) for name in names}
-    rows, isa = measured_layers(args.model, budget, threads=args.threads, **settings)
+    threads = 1 if args.threads is None else args.threads
+    rows, isa = measured_layers(args.model, budget, threads=threads, **settings)
     total = sum(row["ms"] for row in rows)
     if args.json:
-        print_json({"model": args.model, "isa": isa, "threads": args.threads, "ms": total, "layers": rows})
+        print_json({"model": args.model, "isa": isa, "threads": threads, "ms": total, "layers": rows})
         return
     cells = [
         [
@@ -94,14 +105,15 @@ def _show_measured(args: argparse.Namespace, budget: Any) -> None:
         for row in rows
     ]
     print(table(["layer", "budget M", "share", "ms", "share"], cells))
-    print(f"{args.model}: {budget.budget / 1e6:.2f} M, {total:.3f} ms ({counted(args.threads, 'thread')}, {isa})")
+    print(f"{args.model}: {budget.budget / 1e6:.2f} M, {total:.3f} ms ({counted(threads, 'thread')}, {isa})")
 
 
 def _run_paper(args: argparse.Namespace) -> None:
     from ftbnn.experiments.budgets import budget_rows, reference_rows
 
-    given = (args.image_size, args.classes, args.in_channels, args.width, args.stem, args.method, args.plot)
-    if any(given) or args.stem_bits is not None or args.layers or args.measure or args.convention != "paper":
+    names = ("image_size", "classes", "in_channels", "width", "stem", "stem_bits", "method", "plot", "threads")
+    is_given = any(getattr(args, name) is not None for name in names)
+    if is_given or args.layers or args.measure or args.convention != "paper":
         raise UserError("--paper is a table of its own; leave the other options out")
     rows = list(budget_rows())
     if args.json:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--licence", metavar="TEXT", help="of the data, for the card of --zoo, where it is not known")
     parser.add_argument("--format", choices=("ftbnn", "onnx", "qonnx", "c"), default="ftbnn", help="default: ftbnn")
-    parser.add_argument("--name", default="model", help="of --format c: its files and functions are called so")
+    parser.add_argument("--name", help="of --format c: its files and functions are called so (default: model)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -85,6 +85,8 @@ def _check(args: argparse.Namespace, file: Path | None) -> None:
         )
     if not args.zoo and (args.zoo_dir or args.data_dir or args.about or args.licence):
         raise UserError("--zoo-dir, --data-dir, --about and --licence are of --zoo; leave them out")
+    if args.name is not None and args.format != "c":
+        raise UserError("--name is of --format c; leave it out")
     if args.zoo or file is None or not takes_packed:
         require_torch("ftbnn export")
 
@@ -102,7 +104,9 @@ def _write_c(args: argparse.Namespace, file: Path | None) -> None:
         raise UserError("say with -o into which folder to write the C files")
     from ftbnn.workflows.plain_c import export_c
 
-    made = export_c(args.checkpoint if file is None else file, args.out, name=args.name)
+    made = export_c(
+        args.checkpoint if file is None else file, args.out, name="model" if args.name is None else args.name
+    )
     if args.json:
         print_json(made.to_json())
         return
