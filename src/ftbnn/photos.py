@@ -1,5 +1,8 @@
 """What training and the runtime must do alike to a photo: its 8 bits, its turn, and where a crop lies. Pillow only."""
 
+import warnings
+from io import BytesIO
+
 import numpy as np
 from PIL import Image
 
@@ -18,6 +21,18 @@ TURNS = {
 }
 # By content, whatever the name says. Pillow's other readers stay shut: one of them starts Ghostscript.
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM", "TIFF", "GIF")
+
+
+def picture_format(data: bytes) -> str | None:
+    """The format of a picture's bytes; None of anything else."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # nothing is unfolded here
+            with Image.open(BytesIO(data), formats=FORMATS) as picture:
+                kind: str | None = picture.format
+                return kind
+    except Exception:  # Pillow's readers raise nearly anything over other bytes
+        return None
 
 
 def eight_bit(picture: Image.Image, kind: str | None) -> Image.Image:

@@ -15,8 +15,9 @@ from ftbnn.exchange.qonnx_model import OnnxModel, parse, read_bytes
 from ftbnn.exchange.qonnx_proto import may_be_onnx
 from ftbnn.exchange.tflite_flat import is_tflite
 from ftbnn.exchange.tflite_model import parse_tflite
-from ftbnn.files import write_atomically
+from ftbnn.files import MAGIC, write_atomically
 from ftbnn.packing.write import METADATA, InputInfo, encode
+from ftbnn.photos import picture_format
 
 SAMPLES = 16
 MOST_NUMBERS = 1 << 22  # of the largest tensor over all samples: the nodes are run in NumPy
@@ -83,6 +84,10 @@ def _parse(data: bytes) -> OnnxModel:
         raise UserError("cannot import an empty file")
     if is_tflite(data):
         return parse_tflite(data)
+    if data.startswith(MAGIC):
+        raise UserError("this is a .ftbnn file, which needs no import: predict, eval and inspect take it")
+    if kind := picture_format(data):
+        raise UserError(f"this is a {kind} picture, no network: predict takes it")
     if not may_be_onnx(data):
         raise UserError("this is no network: it begins neither as an ONNX nor as a TensorFlow Lite file does")
     return parse(data)

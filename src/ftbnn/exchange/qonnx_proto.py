@@ -91,8 +91,9 @@ MOST_MEMBERS = 2**22  # of all messages of a file: each costs some hundred bytes
 
 def may_be_onnx(data: bytes) -> bool:
     """Whether it begins with a field that a Model has, also one of those that are skipped here."""
-    wires = {1: VARINT, 5: VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25), BYTES)}
-    return data[0] >= 0x80 or wires.get(data[0] >> 3) == data[0] & 7
+    wires = {1: VARINT, 5: VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), BYTES)}
+    tag = data[0] if data[0] < 0x80 else data[0] & 0x7F | sum(data[1:2]) << 7  # of one byte, or of two
+    return wires.get(tag >> 3) == tag & 7
 
 
 def decode(data: bytes) -> Message:

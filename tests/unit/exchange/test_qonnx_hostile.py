@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from io import BytesIO
 
 import numpy as np
 import pytest
+from PIL import Image
 from qonnx_graphs import Net
 
+from ftbnn import zoo
 from ftbnn.errors import UserError
 from ftbnn.exchange.qonnx_import import import_qonnx
 from ftbnn.exchange.qonnx_model import parse, read_bytes
@@ -23,6 +26,12 @@ def net():
     made.add("Conv", np.ones((3, 2, 3, 3)))
     made.add("MultiThreshold", [[0.0, 1.0]])
     return made
+
+
+def picture(kind):
+    made = BytesIO()
+    Image.new("RGB", (40, 40), (200, 9, 9)).save(made, kind)
+    return made.getvalue()
 
 
 def refused(data):
@@ -189,7 +198,15 @@ for _ in range(2000):
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"), [(b"", "cannot import an empty file"), (b"hello world\n" * 9, "this is no network: it begins")]
+    ("data", "reason"),
+    [
+        (b"", "cannot import an empty file"),
+        (b"hello world\n" * 9, "this is no network: it begins"),
+        (b"\xff", "this is no network: it begins"),
+        (b"\xca\x01\x00", "this is not a whole ONNX file"),  # field 25, functions: it may come first
+        (zoo.resolve("zoo:digits").read_bytes(), "this is a .ftbnn file, which needs no import"),
+        *((picture(kind), f"this is a {kind} picture") for kind in ("JPEG", "PNG", "BMP", "GIF")),
+    ],
 )
 def test_what_is_no_network_is_called_so(data, reason, tmp_path):
     with pytest.raises(UserError, match=reason):
