@@ -53,8 +53,8 @@ def _factory(name: str) -> Callable[..., object]:
     if (trained := name_in(name)) is not None:
         network = card(trained)["model"]
         raise UserError(
-            f"{name} is a trained file, not a network to build: that is {network}. predict, eval, inspect and "
-            f"train --init take {name}; in Python load, evaluate and build({network!r}, pretrained={trained!r})"
+            f"{name} is a trained file, not a network to build: that is {network}. predict, eval and inspect take it, "
+            f"train starts from it as init; in Python load, evaluate and build({network!r}, pretrained={trained!r})"
         )
     source, _, factory_name = name.partition(":")
     if not factory_name:

@@ -63,8 +63,8 @@ def export(
     if isinstance(what, str | Path):
         if (file := packed_file(what)) is not None and file.exists():
             raise UserError(
-                f"{what} is packed already: load and evaluate take it, export_c writes it as C and `ftbnn export "
-                f"--format qonnx` as QONNX; {format} is written of a run or a network"
+                f"{what} is packed already: load and evaluate take it, export_c writes it as C; {format} is written "
+                "of a run or a network"
             )
         if (run := _made_in_python(what, "export", "FILE, image_size=..., mean=..., std=...")) is not None:
             if spec is not None or not said.nothing:
