@@ -109,7 +109,7 @@ def test_eval_gives_the_same_score(whole_run, capsys):
 
 def test_curves(whole_run, tmp_path, capsys):
     out, _ = whole_run
-    assert main(["curves", str(out), str(out), "--out", str(tmp_path / "c.png")]) == 0
+    assert main(["curves", str(out), str(out), "-o", str(tmp_path / "c.png")]) == 0
     assert (tmp_path / "c.png").stat().st_size > 5000
     capsys.readouterr()
 

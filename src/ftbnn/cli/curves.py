@@ -9,7 +9,7 @@ from ftbnn.text import line
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directories")
-    parser.add_argument("--out", type=Path, default=Path("curves.png"), metavar="FILE", help="the picture")
+    parser.add_argument("-o", "--out", type=Path, default=Path("curves.png"), metavar="FILE", help="the picture")
 
 
 def run(args: argparse.Namespace) -> None:
