@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from torch import nn
 
-from ftbnn.errors import unknown
+from ftbnn.errors import UserError, unknown
 from ftbnn.nn.bconv import BConv
 from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.sign import Sign
@@ -27,13 +27,19 @@ ACTS: dict[str, Callable[[int], nn.Module]] = {
 Order = Literal["CB+A", "BCA+", "BC+A", "CAB+", "C+A"]
 
 
-def activation(act: Act, channels: int) -> nn.Module:
-    """The non-linear module that ends a block."""
+def _maker(act: Act) -> Callable[[int], nn.Module]:
     if isinstance(act, str):
         if act not in ACTS:
             raise unknown("non-linearity", act, ACTS)
-        act = ACTS[act]
-    return act(channels)
+        return ACTS[act]
+    if isinstance(act, nn.Module) or not callable(act):  # a module can be called, but not with channels
+        raise UserError(f"a non-linearity is a name or makes a module for so many channels, not a {type(act).__name__}")
+    return act
+
+
+def activation(act: Act, channels: int) -> nn.Module:
+    """The non-linear module that ends a block."""
+    return _maker(act)(channels)
 
 
 def plain_input(channels: int, follows_relu: bool) -> Sign:  # noqa: ARG001
@@ -87,6 +93,14 @@ class Method:
     deploys: str = "signs, one affine per channel"  # what its file needs
     published: str = ""  # top-1 with its source
     doubt: str = ""  # what is not certain
+
+    def __post_init__(self) -> None:
+        """What is no order or non-linearity is said here, not by the first forward."""
+        if self.order not in get_args(Order):
+            known = ", ".join(get_args(Order))
+            raise UserError(f"the order of a block is one of {known} (+ is the shortcut), not {self.order!r}")
+        for act in (self.act, self.end_act, self.stem_act):
+            _maker(act)
 
     @property
     def end_act(self) -> Act:

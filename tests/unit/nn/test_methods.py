@@ -401,6 +401,23 @@ def test_a_method_that_does_not_exist_is_named():
         build("ftbnn18", method="irnett")
     with pytest.raises(UserError, match="toy-relu is not made binary by a method of choice"):
         build("toy-relu", method="irnet")
+    with pytest.raises(UserError, match=r"a method is a name or an ftbnn.nn.Method, not a int"):
+        build("ftbnn18", method=3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        *(({"order": order}, "the order of a block is one of CB.A, ") for order in ("ABC", "B+C", "cb+a", "", None)),
+        ({"act": "preluu"}, "unknown non-linearity 'preluu'; did you mean prelu"),
+        ({"stage_end_act": "rellu"}, "unknown non-linearity 'rellu'"),
+        ({"stem_act": 3}, "a non-linearity is a name or makes a module for so many channels, not a int"),
+        ({"act": nn.PReLU()}, "not a PReLU"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused_where_it_is_written(settings, message):
+    with pytest.raises(UserError, match=message):
+        Method("mine", **settings)
 
 
 def test_the_gradient_of_irnet_sharpens_from_end_to_end():

@@ -258,6 +258,8 @@ def method_named(name: str | Method) -> Method:
     """The row of that name, which may have numbers, as abc(5,3), or a file; a Method of one's own as it is."""
     if isinstance(name, Method):
         return name
+    if not isinstance(name, str):
+        raise UserError(f"a method is a name or an ftbnn.nn.Method, not a {type(name).__name__}")
     if (match := re.fullmatch(r"ci-bcnn\((.+)\)", name)) is not None:
         return interacting(match[1])
     if (match := re.fullmatch(r"([a-z-]+)\(([\d, ]+)\)", name)) and match[1] in _NUMBERED:
