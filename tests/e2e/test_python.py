@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -228,6 +229,15 @@ def test_the_format_is_that_of_the_files_name(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             ftbnn.export(network, tmp_path / name, spec=spec, format=format)
+
+
+def test_another_format_than_the_runs_file_takes_the_network(trained, tmp_path):
+    run, network, _ = trained
+    again = f"in Python, ftbnn.export(ftbnn.load_run({str(run)!r}, network), 'x.onnx', format='onnx')"
+    with pytest.raises(UserError, match=re.escape(again)):
+        ftbnn.export(run, "x.onnx")
+    ftbnn.export(ftbnn.load_run(run, network), tmp_path / "x.onnx", format="onnx")
+    assert (tmp_path / "x.onnx").exists()
 
 
 def test_a_run_on_data_of_ones_own_is_told_how_images_are_prepared(tmp_path, capsys):

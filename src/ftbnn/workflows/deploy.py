@@ -182,7 +182,10 @@ def _made_in_python(path: str | Path, verb: str, more: str) -> RunDir | None:
 def _copy(run: RunDir, path: Path, format: str) -> Exported:
     """The file that a network made in Python has left in its run: nothing of the run could build it again."""
     if format != "ftbnn":
-        raise UserError(f"the network of {run.path} was made in Python: only from there can it be written as {format}")
+        raise UserError(
+            f"the network of {run.path} was made in Python, and {format} is written of a network that is there: in "
+            f"Python, ftbnn.export(ftbnn.load_run({str(run.path)!r}, network), {str(path)!r}, format={format!r})"
+        )
     write_atomically(path, run.file.read_bytes())
     about = run.read_json("run.json")["export"]
     return Exported(**{key: value for key, value in about.items() if key != "epoch"} | {"path": str(path)})
