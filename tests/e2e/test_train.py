@@ -8,12 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 from PIL import Image
 
+import ftbnn
 from ftbnn.cli.main import main
+from ftbnn.data import ArraySplit, Source
+from ftbnn.data import load as load_data
 from ftbnn.errors import UserError
 from ftbnn.models import build
 from ftbnn.training import Options, Recipe, fit
@@ -416,10 +420,14 @@ def test_a_refused_start_does_not_stand_in_the_way_of_the_next(tmp_path, capsys)
     assert main([*SMALL, "--set", "epochs=1", "--out", out]) == 0
 
 
-def test_eval_on_data_of_other_channels_or_classes_is_refused(whole_run, capsys):
+def test_eval_on_images_of_other_channels_or_size_is_refused(whole_run, capsys):
     out, _ = whole_run
     assert main(["eval", str(out), "--data", "synthetic"]) == 2
-    assert "channels" in capsys.readouterr().err
+    assert "best.pt takes 1x8x8 images; synthetic has 3x8x8" in capsys.readouterr().err
+    digits = load_data("digits")
+    larger = ArraySplit(digits.test.images.repeat_interleave(2, 2).repeat_interleave(2, 3), digits.test.labels)
+    with pytest.raises(UserError, match=r"takes 1x8x8 images; large has 1x16x16"):
+        ftbnn.evaluate(out, Source(replace(digits.spec, name="large", image_size=16), larger))
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,8 @@ def _evaluate_run(run: Run, data: Any, data_dir: str | Path | None, workers: int
     name = data if data is not None else _trained_on(run.state["path"], "" if spec is None else spec.name)
     source = _source(name, data_dir, None if spec is None else spec.image_size)
     if spec is not None and source.spec is not None:
-        for what in ("channels", "classes", "class_names"):
+        _check_size(run.state["path"], (spec.channels, spec.image_size, spec.image_size), source.spec)
+        for what in ("classes", "class_names"):
             then, now = getattr(spec, what), getattr(source.spec, what)
             if then != now:
                 raise UserError(f"{run.state['path']} was trained on {what} {then}; {source.name} has {now}")
@@ -309,11 +310,15 @@ def evaluate_model(model: Model, source: Source, *, workers: int = 0) -> dict[st
     return {"data": source.name, **shares, "test_images": count, "worst_classes": worst, "corrupt": corrupt}
 
 
-def _check_fits(model: Model, spec: Spec) -> None:
+def _check_size(what: str, takes: tuple[int, int, int], spec: Spec) -> None:
     theirs = (spec.channels, spec.image_size, spec.image_size)
-    if theirs != model.input_shape:
-        takes, has = ("x".join(map(str, shape)) for shape in (model.input_shape, theirs))
-        raise UserError(f"the file takes {takes} images; {spec.name} has {has}")
+    if theirs != takes:
+        wanted, has = ("x".join(map(str, shape)) for shape in (takes, theirs))
+        raise UserError(f"{what} takes {wanted} images; {spec.name} has {has}")
+
+
+def _check_fits(model: Model, spec: Spec) -> None:
+    _check_size("the file", model.input_shape, spec)
     if model.class_names and list(spec.class_names) != model.class_names[: len(spec.class_names)]:
         known, other = (", ".join(names[:3]) for names in (model.class_names, list(spec.class_names)))
         raise UserError(f"the file tells other classes apart ({known}, ...) than {spec.name} has ({other}, ...)")
