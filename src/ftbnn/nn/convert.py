@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, unknown
 from ftbnn.nn.layer import Layer
 from ftbnn.nn.method import Method, Shape
 from ftbnn.nn.methods import method_named
 from ftbnn.text import counted
+
+USUAL = ("stem", "fc")  # parts that most networks keep real, and some have not
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,17 @@ class Binarized:
         return f"binary now: {counted(len(self.replaced), 'convolution')}, {', '.join(self.replaced)}{kept}"
 
 
-def binarize(network: nn.Module, method: str | Method = "ftbnn", *, keep: Sequence[str] = ("stem", "fc")) -> Binarized:
+def binarize(network: nn.Module, method: str | Method = "ftbnn", *, keep: str | Sequence[str] = USUAL) -> Binarized:
     """Replaces every nn.Conv2d of `network` by the method's convolution of the same shape, in place, and says what it
     did. Parts whose path begins with a name in `keep` stay as they are, and so does a convolution that reads the image
     (the first one) and what a binary convolution cannot be: other paddings than half the kernel, dilation. Weights are
     taken along where shapes agree; a bias is left out, as the BatchNorm behind it has one.
     """
-    way = method_named(method)
+    way, keep = method_named(method), (keep,) if isinstance(keep, str) else keep
+    parts = [path for path, _ in network.named_modules() if path]
+    for name in keep:
+        if name not in (*parts, *USUAL):
+            raise unknown("part to keep", name, parts)
     if way.has_size:
         raise UserError("this method learns for images of one size: build its network by name, with image_size")
     replaced: list[str] = []

@@ -52,7 +52,20 @@ def test_it_can_be_exported(tmp_path):
     ftbnn.export(network.eval(), tmp_path / "own.ftbnn", **settings)
 
 
+@pytest.mark.parametrize("keep", ["body.2", ("stem", "fc", "body.2")])
+def test_what_is_kept_stays(keep):
+    assert binarize(Own(), keep=keep).left["body.2"] == "it is to be kept"
+
+
+def test_what_is_kept_by_habit_may_be_absent():
+    network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1))
+    assert binarize(network).replaced == ("1",)
+
+
 def test_mistakes_are_one_line():
+    for keep in ("bdoy", ("stem", "bdoy")):
+        with pytest.raises(UserError, match="unknown part to keep 'bdoy'; did you mean body"):
+            binarize(Own(), keep=keep)
     with pytest.raises(UserError, match="there is no convolution"):
         binarize(nn.Linear(3, 3))
     with pytest.raises(UserError, match="no convolution was made binary: 0: it reads the image"):
