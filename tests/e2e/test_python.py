@@ -189,7 +189,7 @@ def test_other_things_are_no_networks(what, tmp_path):
         with pytest.raises(UserError, match=f"a torch.nn.Module, not {kind}"):
             call(what)
     if not callable(what):
-        with pytest.raises(UserError, match=f"or a function that makes one, not {kind}"):
+        with pytest.raises(UserError, match=f"fit takes a torch.nn.Module, not {kind}"):
             ftbnn.fit(what, "digits", RECIPE, tmp_path / "run", QUIET)
 
 

@@ -10,16 +10,16 @@ bytes, and the share of a parameter that its bits are of 32.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 import torch
 from torch import Tensor, nn
 
 from ftbnn.budget import ops
-from ftbnn.errors import UserError, first_line, unknown, wrong_kind
-from ftbnn.nn.layer import layers
+from ftbnn.errors import UserError, first_line, unknown
+from ftbnn.nn.layer import check_network, layers
 from ftbnn.tracing import Call, Recorder, map_tensors, tensors_in
 
 BITS_PER_WORD = 64  # binary multiply-accumulates that cost as much as one FLOP
@@ -283,8 +283,9 @@ def count(module: nn.Module, input_shape: Sequence[int], *, rule: Convention = P
 
     The module is left as it was, on whatever device it is. Raises UserError if it does not run on that shape.
     """
-    if not isinstance(module, nn.Module):
-        raise wrong_kind("what is counted is a torch.nn.Module", module)
+    check_network(module, "count")
+    if not isinstance(input_shape, Iterable) or not all(isinstance(size, SupportsIndex) for size in input_shape):
+        raise UserError(f"input_shape is (channels, height, width), as (3, 224, 224), not {input_shape!r}")
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     on_meta = {name: _to_meta(tensor).requires_grad_(tensor.requires_grad) for name, tensor in state.items()}
     dtype = next((t.dtype for t in state.values() if t.is_floating_point()), torch.float32)

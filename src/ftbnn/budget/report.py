@@ -8,8 +8,7 @@ from torch import nn
 
 from ftbnn.budget.count import BITS_PER_WORD, UNIT_BITS, Budget, LayerCount, count
 from ftbnn.drawing import canvas
-from ftbnn.errors import wrong_kind
-from ftbnn.nn.layer import layers
+from ftbnn.nn.layer import check_network, layers
 from ftbnn.text import size, table
 
 MEGA = 1e6
@@ -104,8 +103,7 @@ class Summary(str):
 def summary(network: nn.Module, input_shape: Sequence[int] | None = None) -> Summary:
     """A table of the network's layers: weights, bits and bytes, and for images of (channels, height, width) what each
     layer costs."""
-    if not isinstance(network, nn.Module):
-        raise wrong_kind("a summary is one of a torch.nn.Module", network)
+    check_network(network, "summary")
     if input_shape is not None:
         budget = count(network, input_shape)
         return Summary(f"{layer_table(budget)}\n\n{type(network).__name__}, {sums(budget)}")

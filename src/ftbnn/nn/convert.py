@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from ftbnn.errors import UserError, unknown
-from ftbnn.nn.layer import Layer
+from ftbnn.nn.layer import Layer, check_network
 from ftbnn.nn.method import Method, Shape
 from ftbnn.nn.methods import method_named
 from ftbnn.text import counted
@@ -32,6 +32,7 @@ def binarize(network: nn.Module, method: str | Method = "ftbnn", *, keep: str | 
     (the first one) and what a binary convolution cannot be: other paddings than half the kernel, dilation. Weights are
     taken along where shapes agree; a bias is left out, as the BatchNorm behind it has one.
     """
+    check_network(network, "binarize")
     way, keep = method_named(method), (keep,) if isinstance(keep, str) else keep
     parts = [path for path, _ in network.named_modules() if path]
     for name in keep:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, wrong_kind
 
 
 @dataclass
@@ -30,6 +30,13 @@ class Packed:
     right: Tensor | None = None
     after: Tensor | None = None  # what is added behind the slopes
     has_norm: bool = True  # whether a BatchNorm behind takes what layers leave of scale and shift
+
+
+def check_network(network: object, verb: str) -> None:
+    """Says in one line what a name, or anything else that is no network, would fail by in many."""
+    if not isinstance(network, nn.Module):
+        how = "; ftbnn.build makes one by its name" if isinstance(network, str) else ""
+        raise UserError(f"{wrong_kind(f'{verb} takes a torch.nn.Module', network)}{how}")
 
 
 class Layer(nn.Module):

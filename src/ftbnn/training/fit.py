@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader
 from ftbnn.data import Source, Spec, source_of
 from ftbnn.data.batches import Batches, derive_seed, first_images
 from ftbnn.data.own import LoaderBatches
-from ftbnn.errors import UserError, unknown, wrong_kind
+from ftbnn.errors import UserError, unknown
+from ftbnn.nn.layer import check_network
 from ftbnn.nn.native import release_memory
 from ftbnn.packing.restore import lacks_statistics, measure
 from ftbnn.training import recipes
@@ -59,9 +60,8 @@ def fit(
     source, run = source_of(data), RunDir(Path(out))
     with world(options.device) as here, StopSignals() as stop:
         _seed_all(options.seed)
-        module = network() if callable(network) and not isinstance(network, nn.Module) else network
-        if not isinstance(module, nn.Module):
-            raise wrong_kind("a network is a torch.nn.Module, or a function that makes one", module)
+        module = network if isinstance(network, nn.Module) or not callable(network) else network()
+        check_network(module, "fit")
         _seed_all(derive_seed(options.seed, "rank", here.rank))
         # One process decides for all: a restarted worker goes on with the run that its first life started.
         resume = here.share(options.resume or (here.restarts > 0 and run.has_run))

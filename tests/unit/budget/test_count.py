@@ -256,6 +256,15 @@ def test_an_input_that_does_not_fit_names_the_layer():
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("asked", [count, summary])
+def test_what_is_no_network_or_no_shape_is_one_line(asked):
+    with pytest.raises(UserError, match=f"{asked.__name__} takes a torch.nn.Module, not a str; ftbnn.build makes one"):
+        asked("ftbnn18", (3, 32, 32))
+    for shape in (8, "3x8x8", (3, 8.5, 8)):
+        with pytest.raises(UserError, match=r"input_shape is \(channels, height, width\), as \(3, 224, 224\), not "):
+            asked(nn.ReLU(), shape)
+
+
 def test_double_precision_and_transposed_convolutions():
     net = sequence(nn.ConvTranspose2d(2, 3, 2, 2, bias=False)).double()
     budget = count(net, (2, 1, 1))

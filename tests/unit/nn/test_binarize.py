@@ -66,6 +66,8 @@ def test_mistakes_are_one_line():
     for keep in ("bdoy", ("stem", "bdoy")):
         with pytest.raises(UserError, match="unknown part to keep 'bdoy'; did you mean body"):
             binarize(Own(), keep=keep)
+    with pytest.raises(UserError, match=r"binarize takes a torch.nn.Module, not a str; ftbnn.build makes one by its name"):
+        binarize("net")
     with pytest.raises(UserError, match="there is no convolution"):
         binarize(nn.Linear(3, 3))
     with pytest.raises(UserError, match="no convolution was made binary: 0: it reads the image"):

@@ -437,6 +437,8 @@ class Named(TwoHeads):
         (linear(), (TRAIN, TEST), "naiv", "naive"),
         (linear(), (TRAIN, TEST), 3, "a recipe is a name, a Recipe or Steps, not a int"),
         (linear(), "digist", RECIPE, "digits"),
+        ("ftbnn18", (TRAIN, TEST), RECIPE, "fit takes a torch.nn.Module, not a str; ftbnn.build makes one by its name"),
+        (lambda: 3, (TRAIN, TEST), RECIPE, "fit takes a torch.nn.Module, not an int"),
         (linear(), (TRAIN, TEST), replace(RECIPE, augment="crop"), "bring their own augmentation"),
         (linear(1), (TRAIN, TEST), RECIPE, "labels go from 0 to 1, but the network has 1 output"),
     ],
