@@ -12,6 +12,7 @@ import pytest
 
 from ftbnn.cli.main import main
 from ftbnn.experiments.names import EXPERIMENTS
+from ftbnn.experiments.reproduce import queue_of, request_for
 from ftbnn.experiments.result import read
 from ftbnn.training.loop import Loop
 
@@ -295,3 +296,15 @@ def test_what_was_not_asked_for_counts_if_it_is_there(results, tmp_path, capsys)
     capsys.readouterr()
     assert main([*words, "--only", "ftbnn"]) == 2
     assert "no variant is called 'ftbnn'; there are ftbnn18, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("what", "only", "variants"),
+    [
+        ("methods", ["ftbnn", "irnet", "recu,*"], {"ftbnn18", "method-irnet", "own-recu"}),
+        ("figure2", ["ReLU"], {"toy-relu"}),
+    ],
+)
+def test_a_variant_is_asked_for_by_its_name_or_as_its_row_is_called(what, only, variants, tmp_path):
+    request = request_for(what, scale="quick", out=tmp_path, only=only)
+    assert {job.variant for job in queue_of(request).asked} == variants

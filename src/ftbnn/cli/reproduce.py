@@ -26,7 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe of every run; repeatable"
     )
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="VARIANT", help="train these variants alone; d18-* is a pattern"
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="VARIANT",
+        help="train these variants alone, by their names or by those of the table's rows; d18-* is a pattern",
     )
     parser.add_argument("--keep", action="store_true", help="count runs as done that stand in result.json alone")
     parser.add_argument("--show", action="store_true", help="train nothing: the result of the runs that are there")

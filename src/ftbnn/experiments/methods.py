@@ -77,6 +77,14 @@ RIGHT: dict[str, tuple[str | None, str, str, float]] = {
 }
 
 
+def _variant(name: str) -> str:
+    return "ftbnn18" if name == "ftbnn" else f"method-{name}"
+
+
+_NAMES = (*METHODS, *(name for name, *_ in RIGHT.values() if name is not None))
+LABELS = {_variant(name): name for name in _NAMES} | {f"own-{name}": f"{name}, its own recipe" for name in OWN}
+
+
 def _job(name: str, seed: int, request: Request) -> Job:
     """FTBNN's own is that of the other tables."""
     if name == "ftbnn":
@@ -119,10 +127,6 @@ def right_jobs(request: Request) -> list[Job]:
     """Those of the right half of table 4."""
     names = [name for name, *_ in RIGHT.values() if name is not None]
     return [_job(name, seed, request) for seed in range(request.seeds) for name in names]
-
-
-def _variant(name: str) -> str:
-    return "ftbnn18" if name == "ftbnn" else f"method-{name}"
 
 
 def _caption(request: Request) -> str:
@@ -217,7 +221,7 @@ def _row(name: str, request: Request, records: Sequence[Record], timed: Time, *,
     cost = _cost(name, *_sizes(request))
     printed, notes = PRINTED.get(name, (None, ""))
     return {
-        "method": f"{name}, its own recipe" if variant else name,
+        "method": LABELS[variant or _variant(name)],
         "bits": "{}/{}".format(*method_named(name).bits),
         "notes": notes,
         "paper_top1": printed,

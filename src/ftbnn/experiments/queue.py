@@ -9,7 +9,7 @@ OUT/.locks/NAME             held by the process that makes the run
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -84,11 +84,12 @@ class Job:
 
 
 class Queue:
-    """The jobs of one experiment and the directory they are done in. What is not `asked` for counts if it is there."""
+    """The jobs of one experiment and the directory they are done in. What is not `asked` for counts if it is there;
+    `labels` are what tables call a variant, which may be asked for by that name too."""
 
-    def __init__(self, jobs: Sequence[Job], request: Request) -> None:
+    def __init__(self, jobs: Sequence[Job], request: Request, labels: Mapping[str, str]) -> None:
         self.jobs, self.request = jobs, request
-        self.asked = _asked(jobs, request.only)
+        self.asked = _asked(jobs, request.only, labels)
         self.plans = {job.name: self._plan(job) for job in jobs}
         self.found: dict[str, Path | None] = {}  # where a finished run lies; None: in result.json alone
 
@@ -234,13 +235,17 @@ class Queue:
         return place
 
 
-def _asked(jobs: Sequence[Job], patterns: Sequence[str]) -> list[Job]:
+def _asked(jobs: Sequence[Job], patterns: Sequence[str], labels: Mapping[str, str]) -> list[Job]:
     """The jobs whose variant one of the patterns is of, and those they learn from; without patterns all."""
-    variants = dict.fromkeys(job.variant for job in jobs)
+
+    def is_called(job: Job, pattern: str) -> bool:
+        return any(fnmatchcase(name, pattern) for name in (job.variant, labels.get(job.variant, job.variant)))
+
     for pattern in patterns:
-        if not any(fnmatchcase(variant, pattern) for variant in variants):
-            raise UserError(f"no variant is called {pattern!r}; there are {', '.join(variants)}")
-    wanted = [job for job in jobs if not patterns or any(fnmatchcase(job.variant, one) for one in patterns)]
+        if not any(is_called(job, pattern) for job in jobs):
+            variants = ", ".join(dict.fromkeys(job.variant for job in jobs))
+            raise UserError(f"no variant is called {pattern!r}; there are {variants}")
+    wanted = [job for job in jobs if not patterns or any(is_called(job, pattern) for pattern in patterns)]
     teachers = {job.teacher for job in wanted}
     return [job for job in jobs if job in wanted or job.name in teachers]
 

@@ -50,6 +50,7 @@ TRIALS = {
     "recu": Trial("ReCU's clamped weights", method="recu"),
     "wide-short": Trial("twice as wide, a third of the epochs", width=2.0, epochs=1 / 3),
 }
+LABELS = {BASE: "the naive recipe"} | {f"recipe-{name}": trial.about for name, trial in TRIALS.items()}
 
 
 def jobs(request: Request) -> list[Job]:
@@ -94,9 +95,8 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
         Column("minutes", "minutes a run", ".1f"),
         Column("seeds", "seeds"),
     )
-    labels = {BASE: "the naive recipe"} | {f"recipe-{name}": trial.about for name, trial in TRIALS.items()}
     rows = []
-    for variant, about in labels.items():
+    for variant, about in LABELS.items():
         scores, tests = values(records, variant, "val_top1"), values(records, variant)
         seconds = values(records, variant, "train_seconds")
         rows.append(
@@ -114,7 +114,7 @@ def show(request: Request, records: Sequence[Record]) -> Findings:
         Claim(f"{trial.about}: better than without", f"recipe-{name}", BASE, None, score="val_top1", own=True)
         for name, trial in TRIALS.items()
     ]
-    _draw(request, records, labels, base)
+    _draw(request, records, base)
     ours = f"{request.data}, width {request.width}, {counted(request.epochs, 'epoch')}"
     picture = Picture("recipes.png", "Validation accuracy above the naive recipe's mean; each seed a dot")
     return Findings(
@@ -129,12 +129,12 @@ def _validation(record: Record) -> float | None:
     return score
 
 
-def _draw(request: Request, records: Sequence[Record], labels: dict[str, str], base: Sequence[float]) -> None:
+def _draw(request: Request, records: Sequence[Record], base: Sequence[float]) -> None:
     with canvas(request.out / "recipes.png", size=(6.8, 4.2)) as axes:
-        for line, variant in enumerate(reversed(labels)):
+        for line, variant in enumerate(reversed(LABELS)):
             gains = [score - fmean(base) for score in values(records, variant, "val_top1")] if base else []
             axes.plot(gains, [line] * len(gains), "o", color="C0")
-        axes.set_yticks(range(len(labels)), list(reversed(labels.values())))
+        axes.set_yticks(range(len(LABELS)), list(reversed(LABELS.values())))
         axes.set_xlabel("points of validation top-1 above the naive recipe")
         axes.axvline(0, color="0.6", lw=1)
         axes.grid(alpha=0.3)

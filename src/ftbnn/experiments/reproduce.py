@@ -18,7 +18,8 @@ from ftbnn.training.run import environment
 
 
 def _experiment(name: str) -> ModuleType:
-    """The experiment's file: TITLE, ABOUT, `jobs` and `show`, and `measure` where it measures what it trained."""
+    """The experiment's file: TITLE, ABOUT, `jobs` and `show`; `measure` where it measures what it trained, and LABELS
+    where its tables call variants otherwise."""
     return import_module(f"ftbnn.experiments.{name}")
 
 
@@ -77,13 +78,18 @@ def request_for(
     )
 
 
+def queue_of(request: Request) -> Queue:
+    """The runs of a request, and what is there of them."""
+    experiment = _experiment(request.what)
+    return Queue(experiment.jobs(request), request, getattr(experiment, "LABELS", {}))
+
+
 def reproduce(request: Request, *, train: bool = True) -> dict[str, Any]:
     """Runs what is missing; result.json and the pictures are written anew after every run. Returns the result.
 
     Without `train` it is the result of the runs that are there.
     """
-    experiment = _experiment(request.what)
-    queue = Queue(experiment.jobs(request), request)
+    experiment, queue = _experiment(request.what), queue_of(request)
     result: dict[str, Any] = {}
 
     def after(records: Sequence[Record]) -> None:

@@ -51,6 +51,7 @@ VARIANTS = (
     Variant(LONG, "all FPReLU, twice the epochs", None, None),
     Variant(LONG_PRELU, "all PReLU, twice the epochs", None, None),
 )
+LABELS = {variant.name: variant.about for variant in VARIANTS}
 PAPER_TOP1 = {variant.name: variant.top1 for variant in VARIANTS}
 TELLING = ("ftbnn18", "ftbnn18-none", "ftbnn18-fprelu", "ftbnn18-prelu", "ftbnn18-stage-relu")
 NOTES = {

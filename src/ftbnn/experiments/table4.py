@@ -12,6 +12,7 @@ from ftbnn.drawing import canvas
 from ftbnn.experiments.budgets import PRINTED, budget_rows, reference_rows
 from ftbnn.experiments.claims import Claim, judge, spread, values
 from ftbnn.experiments.curves import curves
+from ftbnn.experiments.methods import LABELS as METHOD_LABELS
 from ftbnn.experiments.methods import right_jobs, right_table
 from ftbnn.experiments.queue import Job, Record, Request
 from ftbnn.experiments.result import Column, Findings, Picture, Table
@@ -29,6 +30,7 @@ ABOUT = (
 DEPTHS, GROUPS = (18, 34, 44), (1, 3, 5, 8)
 # Most telling first: what the paper says of 34 layers, then of 18; 44 layers are the longest to train.
 ORDER = [(34, 1), (34, 5), (18, 1), (18, 5), (34, 3), (18, 3), (34, 8), (18, 8), (44, 1), (44, 5), (44, 3), (44, 8)]
+LABELS = METHOD_LABELS  # the derived networks' rows are their layers and groups
 # The paper's rows beside ours: of its smaller budget, and of its larger where that alone has the depth.
 PAPER = {(row.layers, row.groups): row for row in sorted(PRINTED, key=lambda row: -row.budget)}
 
