@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +76,27 @@ def test_runs_are_shared(results):
         "ftbnn18-long-seed0",
     }
     assert read(results / "table2")["runs"][0] == read(results / "table3")["runs"][0]
+
+
+def test_runs_that_are_taken_from_elsewhere_are_said_and_may_be_refused(results, tmp_path, capsys):
+    for out in ("one", "two"):
+        (tmp_path / out).mkdir()
+    run = Path("runs", "toy-relu-seed0")
+    for out, name in (("one", "toy-relu-seed0"), ("two", "toy-prelu-seed0")):
+        shutil.copytree(results / "figure2" / "runs" / name, tmp_path / out / "runs" / name)
+    shutil.copytree(tmp_path / "one" / run, tmp_path / "new" / run)
+    words = ["reproduce", "figure2", *QUICK, "--seeds", "1", "--out", str(tmp_path / "new")]
+    assert main([*words, "--only", "toy-relu", "toy-prelu"]) == 0
+    told = f"figure2: 2 of 2 runs are there already, 1 of them from {tmp_path / 'two'}\n"
+    assert told in capsys.readouterr().err
+    fresh = [*words[:-1], str(tmp_path / "fresh"), "--only", "toy-relu", "toy-prelu"]
+    assert main(fresh) == 0
+    assert f"2 of 2 runs are there already, from {tmp_path / 'new'} and {tmp_path / 'two'}" in capsys.readouterr().err
+    assert main([*fresh[:-4], str(tmp_path / "apart"), "--only", "toy-relu", "--alone"]) == 0
+    assert "already" not in capsys.readouterr().err
+    assert (tmp_path / "apart" / run / "outcome.json").exists()
+    assert read(tmp_path / "apart")["runs_planned"] == 1
+    assert read(tmp_path / "apart")["command"].endswith("--alone --only toy-relu")
 
 
 def test_the_papers_numbers_stand_beside_ours(results):

@@ -14,7 +14,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ftbnn.experiments.scales import SCALES
 
     parser.add_argument("what", choices=EXPERIMENTS, metavar="WHAT", help=", ".join(EXPERIMENTS))
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/WHAT, or results/WHAT-SCALE")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="default: results/WHAT, or results/WHAT-SCALE; finished runs of the same settings in the folders beside "
+        "it are taken, as tables share them",
+    )
+    parser.add_argument("--alone", action="store_true", help="take no runs from the folders beside --out")
     parser.add_argument("--scale", choices=SCALES, default="standard", help="size of the runs (default: standard)")
     parser.add_argument("--seeds", type=int, metavar="N", help="runs of each kind (default: the scale's)")
     parser.add_argument("--data", help="another data set than the scale's")
@@ -62,6 +69,7 @@ def run(args: argparse.Namespace) -> None:
         settings=parse_settings(args.set),
         only=args.only,
         keep=args.keep,
+        alone=args.alone,
     )
     result = reproduce(request, train=not args.show)
     if args.json:

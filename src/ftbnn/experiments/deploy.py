@@ -63,15 +63,15 @@ def show(request: Request, records: Sequence[Record]) -> Findings:  # noqa: ARG0
 
 
 def _finished(request: Request) -> list[tuple[Path, Record]]:
-    """Seed 0 of every variant trained on this data, in this folder or a sibling; the first one found counts."""
+    """Seed 0 of every variant trained on this data; the first one found counts."""
     found: dict[tuple[Any, ...], tuple[Path, Record]] = {}
-    for path in sorted(request.out.parent.glob(f"*/runs/*/{OUTCOME}")):
-        record = upgraded(json.loads(path.read_text()))
+    for run in request.finished():
+        record = upgraded(json.loads((run / OUTCOME).read_text()))
         is_toy = record["variant"].startswith("toy-")
         if record["seed"] == 0 and record["data"] == request.data and record["state"] == "finished" and not is_toy:
             width = record["made_of"]["settings"].get("width")
             key = (record["variant"], width, tuple(recipe["epochs"] for recipe in record["recipes"]))
-            found.setdefault(key, (path.parent, record))
+            found.setdefault(key, (run, record))
     return list(found.values())
 
 

@@ -53,6 +53,7 @@ class Request:
     settings: dict[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()  # patterns of the variants to train; none: all
     keep: bool = False
+    alone: bool = False
     quiet: bool = False
 
     @property
@@ -63,6 +64,12 @@ class Request:
     @property
     def data(self) -> str:
         return self.spec.name
+
+    def finished(self, name: str = "*") -> list[Path]:
+        """The finished runs of that name: this folder's, then, unless it is to stand `alone`, those of its siblings."""
+        own = sorted(self.out.glob(f"runs/{name}/{OUTCOME}"))
+        beside = [] if self.alone else sorted(self.out.parent.glob(f"*/runs/{name}/{OUTCOME}"))
+        return [file.parent for file in dict.fromkeys([*own, *beside])]
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class Queue:
         bar = Progress(len(self.asked), there, quiet=self.request.quiet, unit="run")
         try:
             if there:
-                bar.say(f"{self.request.what}: {there} of {len(self.asked)} runs are there already")
+                bar.say(f"{self.request.what}: {self.told(done)}")
             while self._of_asked(done) < len(self.asked):
                 with StopSignals() as stop:
                     found_one = self._do_next(done, measure, bar)
@@ -126,6 +133,16 @@ class Queue:
         with locked(self.request.out / ".locks" / "result"):
             after(list(records.values()))
         return records
+
+    def told(self, done: dict[str, Record]) -> str:
+        """How many runs are there, and from which other folders."""
+        there = self._of_asked(done)
+        places = [self.found[job.name] for job in self.asked if job.name in done]
+        folders = [place.parent.parent for place in places if place is not None]
+        others = [str(folder) for folder in folders if folder != self.request.out]
+        share = "" if len(others) == there else f"{len(others)} of them "
+        source = f", {share}from {' and '.join(dict.fromkeys(others))}" if others else ""
+        return f"{there} of {len(self.asked)} runs are there already{source}"
 
     def _of_asked(self, done: dict[str, Record]) -> int:
         return sum(job.name in done for job in self.asked)
@@ -162,18 +179,14 @@ class Queue:
         records = {}
         written = {record["name"]: record for record in self._written()}
         for job in self.jobs:
-            own = self.request.out / "runs" / job.name
-            siblings = sorted(self.request.out.parent.glob(f"*/runs/{job.name}"))
-            for place in [own, *(place for place in siblings if place != own)]:
-                if not (place / OUTCOME).is_file():
-                    continue
+            for place in self.request.finished(job.name):
                 record = upgraded(json.loads((place / OUTCOME).read_text()))
                 difference = self._difference(job, record)
                 if not difference:
                     records[job.name], self.found[job.name] = record, place
                     break
-                if place == own:
-                    raise UserError(f"{own} was made otherwise ({difference}); choose another folder")
+                if place.parent.parent == self.request.out:
+                    raise UserError(f"{place} was made otherwise ({difference}); choose another folder")
             if job.name in written and job.name not in records:
                 if not self.request.keep:
                     raise UserError(
@@ -184,7 +197,7 @@ class Queue:
                     raise UserError(f"{job.name} was made otherwise ({difference}); choose another folder")
                 records[job.name], self.found[job.name] = written[job.name], None
         for name in written.keys() - {job.name for job in self.jobs}:
-            if not any(self.request.out.parent.glob(f"*/runs/{name}/{OUTCOME}")):
+            if not self.request.finished(name):
                 raise UserError(
                     f"{self.request.out / FILE} tells of the run {name}, which is not here and not asked for: it would "
                     "be lost; ask for as many seeds as it has, or choose another folder"

@@ -41,9 +41,11 @@ def request_for(
     settings: dict[str, str] | None = None,
     only: Sequence[str] = (),
     keep: bool = False,
+    alone: bool = False,
     quiet: bool = False,
 ) -> Request:
-    """Fills in what the scale says. `settings` are of the recipe, for every run; `only` are patterns of variants."""
+    """Fills in what the scale says. `settings` are of the recipe, for every run; `only` are patterns of variants;
+    `alone` takes no runs from the folders beside `out`."""
     if what not in EXPERIMENTS:
         raise unknown("experiment", what, EXPERIMENTS)
     if scale not in SCALES:
@@ -74,6 +76,7 @@ def request_for(
         settings=settings,
         only=tuple(only),
         keep=keep,
+        alone=alone,
         quiet=quiet,
     )
 
@@ -141,5 +144,6 @@ def _command(request: Request) -> str:
     usual = size.toy_epochs if request.what == "figure2" else size.epochs
     changed = ({"epochs": str(request.epochs)} if request.epochs != usual else {}) | request.settings
     words += [word for key, value in changed.items() for word in ("--set", f"{key}={value}")]
+    words += ["--alone"] if request.alone else []
     words += ["--only", *request.only] if request.only else []
     return shlex.join(words)
