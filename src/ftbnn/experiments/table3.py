@@ -140,15 +140,18 @@ def _note(variant: Variant, done: Sequence[Record]) -> str:
 
 def _draw(request: Request, records: Sequence[Record]) -> None:
     """As differences: the two data sets have no common scale, what a module adds to them has."""
-    plain = values(records, PLAIN.name)
-    drawn = [one for one in reversed(VARIANTS) if one.top1 is not None or values(records, one.name)]
+    plain, ours = values(records, PLAIN.name), {one.name: values(records, one.name) for one in VARIANTS}
+    drawn = [one for one in reversed(VARIANTS) if one.top1 is not None or (plain and ours[one.name])]
     with canvas(request.out / "table3.png", size=(6.8, 0.36 * len(drawn) + 0.6)) as axes:
         axes.plot([], [], "o", mfc="none", color="C1", label="paper, ImageNet")
-        axes.plot([], [], "o", color="C0", label=f"ours, {request.data}")
+        if plain:
+            axes.plot([], [], "o", color="C0", label=f"ours, {request.data}")
+        elif any(ours.values()):
+            axes.plot([], [], " ", label="ours: no run without modules yet")
         for line, variant in enumerate(drawn):
             if variant.top1 is not None and PLAIN.top1 is not None:
                 axes.plot(variant.top1 - PLAIN.top1, line, "o", mfc="none", color="C1")
-            gains = [top1 - fmean(plain) for top1 in values(records, variant.name)] if plain else []
+            gains = [top1 - fmean(plain) for top1 in ours[variant.name]] if plain else []
             axes.plot(gains, [line] * len(gains), "o", color="C0")
             if any(record["divergence"] for record in records if record["variant"] == variant.name):
                 axes.text(0.02, line, "diverged", color="C3", va="center", transform=axes.get_yaxis_transform())
@@ -157,4 +160,5 @@ def _draw(request: Request, records: Sequence[Record]) -> None:
         axes.set_xlabel("points of top-1 above no non-linear modules")
         axes.axvline(0, color="0.6", lw=1)
         axes.grid(alpha=0.3)
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize="small")
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
+        axes.legend(**place, ncols=2 if plain else 1, frameon=False, fontsize="small")
