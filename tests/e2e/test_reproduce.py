@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from ftbnn.cli.main import main
+from ftbnn.data.batches import Batches
+from ftbnn.errors import UserError
 from ftbnn.experiments.names import EXPERIMENTS
 from ftbnn.experiments.reproduce import queue_of, request_for
 from ftbnn.experiments.result import read
 from ftbnn.training.loop import Loop
 
 ENV = os.environ | {"OMP_NUM_THREADS": "1"}
+RESULTS = Path(__file__).parents[2] / "results"
 QUICK = ["--scale", "quick", "--threads", "1"]
 
 
@@ -95,8 +98,11 @@ def test_runs_that_are_taken_from_elsewhere_are_said_and_may_be_refused(results,
     assert main([*fresh[:-4], str(tmp_path / "apart"), "--only", "toy-relu", "--alone"]) == 0
     assert "already" not in capsys.readouterr().err
     assert (tmp_path / "apart" / run / "outcome.json").exists()
-    assert read(tmp_path / "apart")["runs_planned"] == 1
-    assert read(tmp_path / "apart")["command"].endswith("--alone --only toy-relu")
+    before = read(tmp_path / "apart")
+    assert before["runs_planned"] == 1
+    assert before["command"].endswith("--alone --only toy-relu")
+    assert main(["reproduce", "figure2", "--show", "--out", str(tmp_path / "apart")]) == 0
+    assert read(tmp_path / "apart") == before, "it still stands alone"
 
 
 def test_the_papers_numbers_stand_beside_ours(results):
@@ -227,6 +233,21 @@ def test_what_is_there_is_shown_without_training(tmp_path, capsys):
     assert "The paper's 20 derived networks, counted" in capsys.readouterr().out
     assert read(out)["runs_finished"] == 0
     assert not (out / "runs").exists()
+
+
+@pytest.mark.parametrize("what", ["table3", "figure2"])
+def test_a_result_is_shown_as_it_was_made_without_its_data(what, tmp_path, capsys):
+    shutil.copytree(RESULTS / what, tmp_path / what)
+    before = read(tmp_path / what)
+    assert main(["reproduce", what, "--show", "--out", str(tmp_path / what)]) == 0
+    assert before["tables"][0]["caption"] in capsys.readouterr().out
+    after = read(tmp_path / what)
+    assert [key for key in before if after[key] != before[key] and key != "written"] == []
+    shown = request_for(what, out=tmp_path / what, show=True)
+    with pytest.raises(UserError, match=r"^there are runs to be measured on the images of .*: say where they are"):
+        next(Batches(shown.source.test, shown.spec, batch_size=4, shuffle=False).epoch(0))
+    assert main(["reproduce", what, "--show", "--out", str(tmp_path / what), "--set", "lr=1"]) == 2
+    assert "lr: 0.005 -> 1.0" in capsys.readouterr().err
 
 
 def test_two_processes_share_the_runs(tmp_path):

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "it are taken, as tables share them",
     )
     parser.add_argument("--alone", action="store_true", help="take no runs from the folders beside --out")
-    parser.add_argument("--scale", choices=SCALES, default="standard", help="size of the runs (default: standard)")
+    parser.add_argument("--scale", choices=SCALES, help="size of the runs (default: standard)")
     parser.add_argument("--seeds", type=int, metavar="N", help="runs of each kind (default: the scale's)")
     parser.add_argument("--data", help="another data set than the scale's")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where its files are")
@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train these variants alone, by their names or by those of the table's rows; d18-* is a pattern",
     )
     parser.add_argument("--keep", action="store_true", help="count runs as done that stand in result.json alone")
-    parser.add_argument("--show", action="store_true", help="train nothing: the result of the runs that are there")
+    parser.add_argument(
+        "--show",
+        action="store_true",
+        help="train nothing: the result of what is there; what is not said is as --out was made with",
+    )
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: all cores)")
 
 
@@ -70,8 +74,9 @@ def run(args: argparse.Namespace) -> None:
         only=args.only,
         keep=args.keep,
         alone=args.alone,
+        show=args.show,
     )
-    result = reproduce(request, train=not args.show)
+    result = reproduce(request)
     if args.json:
         print_json(result)
         return

@@ -67,6 +67,8 @@ def drawing_from(seed: int) -> Iterator[None]:
 
 def raised(what: str, error: Exception) -> UserError:
     """What a user's code has raised, in one line; a worker process tells of it in many, the last of which counts."""
+    if isinstance(error, UserError):
+        return error
     where = traceback.extract_tb(error.__traceback__)[-1]
     text, place = f"{type(error).__name__}: {first_line(error)}", f"{Path(where.filename).name}, line {where.lineno}"
     if "in DataLoader worker process" in text:

@@ -54,6 +54,7 @@ class Request:
     only: tuple[str, ...] = ()  # patterns of the variants to train; none: all
     keep: bool = False
     alone: bool = False
+    show: bool = False  # train nothing
     quiet: bool = False
 
     @property
@@ -177,7 +178,7 @@ class Queue:
     def _finished(self) -> dict[str, Record]:
         """The records of the jobs that are done: here, in a sibling's runs, or (`keep`) in result.json alone."""
         records = {}
-        written = {record["name"]: record for record in self._written()}
+        kept = {record["name"]: record for record in written(self.request.out, self.request.what).get("runs", [])}
         for job in self.jobs:
             for place in self.request.finished(job.name):
                 record = upgraded(json.loads((place / OUTCOME).read_text()))
@@ -187,31 +188,22 @@ class Queue:
                     break
                 if place.parent.parent == self.request.out:
                     raise UserError(f"{place} was made otherwise ({difference}); choose another folder")
-            if job.name in written and job.name not in records:
+            if job.name in kept and job.name not in records:
                 if not self.request.keep:
                     raise UserError(
                         f"{self.request.out / FILE} tells of the run {job.name}, which is not here: choose another "
                         "folder to make it anew, or keep what is written (keep) to count it as done"
                     )
-                if difference := self._difference(job, written[job.name]):
+                if difference := self._difference(job, kept[job.name]):
                     raise UserError(f"{job.name} was made otherwise ({difference}); choose another folder")
-                records[job.name], self.found[job.name] = written[job.name], None
-        for name in written.keys() - {job.name for job in self.jobs}:
+                records[job.name], self.found[job.name] = kept[job.name], None
+        for name in kept.keys() - {job.name for job in self.jobs}:
             if not self.request.finished(name):
                 raise UserError(
                     f"{self.request.out / FILE} tells of the run {name}, which is not here and not asked for: it would "
                     "be lost; ask for as many seeds as it has, or choose another folder"
                 )
         return records
-
-    def _written(self) -> list[Record]:
-        if not (self.request.out / FILE).exists():
-            return []
-        before = read(self.request.out)
-        runs: list[Record] = [upgraded(record) for record in before["runs"]]
-        if before.get("what") != self.request.what:
-            raise UserError(f"{self.request.out} holds the result of {before.get('what')}; choose another folder")
-        return runs
 
     def _difference(self, job: Job, record: Record) -> str:
         """How a record's run is another one than the job's, in a few words; empty if it is the same."""
@@ -261,6 +253,16 @@ def _asked(jobs: Sequence[Job], patterns: Sequence[str], labels: Mapping[str, st
     wanted = [job for job in jobs if not patterns or any(is_called(job, pattern) for pattern in patterns)]
     teachers = {job.teacher for job in wanted}
     return [job for job in jobs if job in wanted or job.name in teachers]
+
+
+def written(folder: Path, what: str) -> Record:
+    """The result that a folder holds of this experiment; empty if it holds none."""
+    if not (folder / FILE).exists():
+        return {}
+    before = read(folder)
+    if before["what"] != what:
+        raise UserError(f"{folder} holds the result of {before['what']}; choose another folder")
+    return before | {"runs": [upgraded(record) for record in before["runs"]]}
 
 
 def _recipes(recipe: Recipe | Steps) -> tuple[Recipe, ...]:
