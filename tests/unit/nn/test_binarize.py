@@ -66,7 +66,7 @@ def test_mistakes_are_one_line():
     for keep in ("bdoy", ("stem", "bdoy")):
         with pytest.raises(UserError, match="unknown part to keep 'bdoy'; did you mean body"):
             binarize(Own(), keep=keep)
-    with pytest.raises(UserError, match="binarize takes a torch.nn.Module, not a str; ftbnn.build makes one"):
+    with pytest.raises(UserError, match=r"binarize takes a torch.nn.Module, not a str; ftbnn.build makes one"):
         binarize("net")
     with pytest.raises(UserError, match="there is no convolution"):
         binarize(nn.Linear(3, 3))
