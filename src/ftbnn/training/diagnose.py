@@ -19,10 +19,10 @@ class Diverged(UserError):
 
 def first_bad_layer(network: nn.Module, images: Tensor) -> str:
     """Runs the network once more and names the first layer whose parameters or output are not finite."""
+    if not torch.isfinite(images).all():  # first: they have spoiled the running statistics on their way
+        return "the input images are not finite"
     if (name := first_bad_number(network)) is not None:
         return f"{name} is not finite"
-    if not torch.isfinite(images).all():
-        return "the input images are not finite"
     found: list[str] = []
     handles = []
     for name, module in network.named_modules():
