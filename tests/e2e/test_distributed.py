@@ -14,7 +14,8 @@ from ftbnn.data.batches import derive_seed
 from ftbnn.machine import capabilities
 from ftbnn.training.record import read
 
-PROBE, BACKENDS, SICK = (Path(__file__).parent / f"probe_{name}.py" for name in ("ddp", "backends", "sick"))
+PROBES = ("ddp", "backends", "sick", "settle")
+PROBE, BACKENDS, SICK, SETTLE = (Path(__file__).parent / f"probe_{name}.py" for name in PROBES)
 FLOAT_ISAS = ("avx512", "avx2", "portable")  # gradients in float32
 FLOAT_ISA = next(isa for isa in FLOAT_ISAS if isa in capabilities()["isas"])
 BACKENDS_TOLERANCE = 1e-6  # of parameters up to 1 that moved by up to 3e-2: float32's rounding, three steps of it
@@ -105,3 +106,10 @@ def test_both_backends_end_with_the_same_parameters(tmp_path):
         assert torch.equal(native[name], other[name]), name
         assert not torch.equal(native[name], start[name]), name
         assert (native[name] - plain[name]).abs().max() < BACKENDS_TOLERANCE, name
+
+
+def test_statistics_taken_anew_are_of_the_images_of_all_processes(tmp_path):
+    result = torchrun(SETTLE, tmp_path)
+    assert result.returncode == 0, result.stderr
+    for rank in (0, 1):
+        torch.testing.assert_close(*torch.load(tmp_path / f"means{rank}.pt"))

@@ -50,6 +50,12 @@ class World:
         dist.all_reduce(total)
         return total.tolist()
 
+    def average(self, tensor: torch.Tensor) -> None:
+        """Makes it the mean of all processes' tensors."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+            tensor /= self.size
+
     def gather(self, value: Any) -> list[Any]:
         """Every process's value, in the order of ranks."""
         values: list[Any] = [value] * self.size
@@ -73,6 +79,9 @@ class World:
     def barrier(self) -> None:
         if self.size > 1:
             dist.barrier()
+
+
+ALONE = World()
 
 
 @contextmanager

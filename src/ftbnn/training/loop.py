@@ -285,7 +285,7 @@ class Loop:
         if self.recipe.norm_images and self.at.epoch + 1 == self.recipe.epochs:
             unseen = self.splits.train.epoch(self.recipe.epochs)  # in an order that no epoch had
             images = first_images(unseen, -(-self.recipe.norm_images // self.world.size))
-            settle(self.network, (self._on_device(some) for some in images))
+            settle(self.network, (self._on_device(some) for some in images), self.world)
         self.world.share_buffers(self.network)
         scores = {} if self.splits.val is None else self._evaluate(self.splits.val, "val_")
         self._check_weights()
