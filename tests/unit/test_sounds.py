@@ -141,6 +141,9 @@ def test_folders_of_sounds_and_spoken_digits_are_data(tmp_path):
     assert source.val is None
     with pytest.raises(UserError, match="no folder train"):
         load("sounds", tmp_path)
+    (tmp_path / "words" / "train" / "none").mkdir()
+    with pytest.raises(UserError, match=r"train has no \*.wav of none: add some"):
+        load("sounds", tmp_path / "words")
 
 
 def test_a_sound_is_predicted_as_its_picture(tmp_path, capsys):

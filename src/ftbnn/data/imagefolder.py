@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from ftbnn.data.source import CorruptImage, Source, Spec, test_side
+from ftbnn.data.source import CorruptImage, Source, Spec, check_classes, listed, test_side
 from ftbnn.errors import UserError
 from ftbnn.photos import FORMATS, crop_box, eight_bit, orientation, turned
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff")
+ENDINGS = " ".join(extension[1:] for extension in EXTENSIONS)
 VAL_FOLDERS = ("val", "validation")
 SIZE = 224
 TRAIN_SIDES = (256, 480)  # He et al. 2015, section 3.4
@@ -109,8 +110,11 @@ def imagefolder(data_dir: Path, *, image_size: int = SIZE) -> Source:
     classes = _class_names(data_dir / "train")
     for folder in (test_dir, val_dir):
         if folder is not None and (stray := sorted(set(_class_names(folder)) - set(classes))):
-            shown = ", ".join(stray[:5]) + (f" and {len(stray) - 5} more" if len(stray) > 5 else "")
-            raise UserError(f"imagefolder: {folder} has classes that {data_dir / 'train'} has not: {shown}")
+            raise UserError(f"imagefolder: {folder} has classes that {data_dir / 'train'} has not: {listed(stray)}")
+    folders = {"train": data_dir / "train", "test": test_dir} | ({} if val_dir is None else {"val": val_dir})
+    splits = {role: _scan(folder, classes, size=image_size) for role, folder in folders.items()}
+    labels = {folders[role]: split.labels.tolist() for role, split in splits.items()}
+    check_classes(f"images ({ENDINGS})", classes, labels)
     spec = Spec(
         name="imagefolder",
         classes=len(classes),
@@ -122,12 +126,7 @@ def imagefolder(data_dir: Path, *, image_size: int = SIZE) -> Source:
         augment="imagenet",
         resize=test_side(image_size),
     )
-    return Source(
-        spec,
-        train=_scan(data_dir / "train", classes, size=image_size),
-        test=_scan(test_dir, classes, size=image_size),
-        val=None if val_dir is None else _scan(val_dir, classes, size=image_size),
-    )
+    return Source(spec, **splits)
 
 
 def _visible(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -152,6 +151,6 @@ def _scan(folder: Path, classes: tuple[str, ...], *, size: int) -> FolderSplit:
         names.extend(os.fsencode(f"{name}/{file}") for file in files)
         labels.extend([label] * len(files))
     if not names:
-        raise UserError(f"{folder}: no images in class folders ({' '.join(e[1:] for e in EXTENSIONS)})")
+        raise UserError(f"{folder}: no images in class folders ({ENDINGS})")
     ends = np.cumsum([len(name) for name in names], dtype=np.int64)
     return FolderSplit(str(folder), b"".join(names), ends, np.array(labels, np.int64), size)

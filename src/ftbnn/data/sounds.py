@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ftbnn.data.source import ArraySplit, Source, Spec
+from ftbnn.data.source import ArraySplit, Source, Spec, check_classes, listed
 from ftbnn.errors import UserError
 from ftbnn.sounds import ENDINGS, picture, read_wav
 
@@ -58,7 +58,7 @@ def _folders(data_dir: Path) -> tuple[tuple[str, ...], dict[str, Labelled]]:
         if not folder.is_dir():
             continue
         if stray := sorted({path.name for path in folder.iterdir() if path.is_dir()} - set(classes)):
-            raise UserError(f"sounds: {folder} has classes that {data_dir / 'train'} has not: {', '.join(stray[:5])}")
+            raise UserError(f"sounds: {folder} has classes that {data_dir / 'train'} has not: {listed(stray)}")
         parts[name] = [
             (path, label)
             for label, word in enumerate(classes)
@@ -67,6 +67,7 @@ def _folders(data_dir: Path) -> tuple[tuple[str, ...], dict[str, Labelled]]:
         ]
         if not parts[name]:
             raise UserError(f"sounds: {folder} has no *.wav in class folders")
+    check_classes("*.wav", classes, {data_dir / name: [label for _, label in files] for name, files in parts.items()})
     return classes, parts
 
 

@@ -1,6 +1,9 @@
 """What every data source is: its splits, and the facts a network must know about their images."""
 
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -48,6 +51,23 @@ class Spec:
 def test_side(image_size: int) -> int:
     """To what a photo's shorter side is resized before its centre is cut out: 256 for 224, others in proportion."""
     return round(image_size * 256 / 224)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of many names, for a line."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def check_classes(what: str, classes: Sequence[str], labels: Mapping[Path, Sequence[int]]) -> None:
+    """`labels`: of what lies in each folder, the training one first. A class that nothing teaches is a mistake; that
+    another split lacks one is only said."""
+    for number, (folder, found) in enumerate(labels.items()):
+        present = set(found)
+        if missing := [name for label, name in enumerate(classes) if label not in present]:
+            said = f"{folder} has no {what} of {listed(missing)}"
+            if number == 0:
+                raise UserError(f"{said}: add some, or remove the class's folder")
+            warnings.warn(f"{said}: no score tells of them", stacklevel=2)
 
 
 class CorruptImage(Exception):

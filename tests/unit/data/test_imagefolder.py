@@ -32,7 +32,7 @@ def halves(width=60, height=40):
 
 
 def tree(root, files, *, val="val"):
-    """files: path under train -> image or bytes. The val part holds one plain image of class a."""
+    """files: path under train -> image or bytes. The val part holds one plain image of each class."""
     for name, content in files.items():
         path = root / "train" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,8 +40,9 @@ def tree(root, files, *, val="val"):
             path.write_bytes(content)
         else:
             content.save(path)
-    (root / val / "a").mkdir(parents=True)
-    halves().save(root / val / "a" / "one.png")
+    for label in {name.partition("/")[0] for name in files}:
+        (root / val / label).mkdir(parents=True)
+        halves().save(root / val / label / "one.png")
     return root
 
 
@@ -116,6 +117,17 @@ def test_wrong_trees_are_one_line(tmp_path):
         load("imagefolder", tmp_path)
     (tmp_path / "train" / "dog").mkdir()
     with pytest.raises(UserError, match=r"train: no images in class folders \(jpg "):
+        load("imagefolder", tmp_path)
+
+
+def test_classes_without_images_are_not_passed_over(tmp_path):
+    tree(tmp_path, {"a/x.png": halves(), "b/x.png": halves()})
+    (tmp_path / "val" / "b" / "one.png").unlink()
+    with pytest.warns(UserWarning, match=r"val has no images \(jpg .*\) of b: no score"):
+        load("imagefolder", tmp_path)
+    (tmp_path / "train" / "c").mkdir()
+    (tmp_path / "train" / "c" / "x.heic").write_bytes(b"")
+    with pytest.raises(UserError, match=r"train has no images \(jpg .*\) of c: add some, or remove"):
         load("imagefolder", tmp_path)
 
 
