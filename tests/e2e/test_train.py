@@ -356,6 +356,7 @@ def test_two_processes_never_train_in_one_directory(tmp_path, capsys):
         (["train", "ftbnn18", "--device", "gpu"], "cpu"),
         (["train", "ftbnn18", "--set", "batch_size=1"], "BatchNorm needs at least two"),
         (["train", "ftbnn18", "--threads", "0"], "--threads"),
+        (["train", "ftbnn18", "--max-corrupt", "3"], "--max-corrupt is a share of the images, 0 to 1, not 3"),
         (["train", "ftbnn18", "--set", "augment=imagenet"], "in-memory data"),
         (["eval", "nothing/here"], "no checkpoint"),
         (["curves", "nothing/here"], "cannot read"),

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--save-every", type=int, default=0, metavar="N", help="save every N steps, not just every epoch"
     )
     parser.add_argument("--log-every", type=int, default=50, metavar="N", help="a row of metrics every N steps")
-    parser.add_argument("--max-corrupt", type=float, default=0.01, help="share of corrupt images that ends the run")
+    parser.add_argument("--max-corrupt", type=float, default=0.01, help="share of images, 0 to 1, that may be corrupt")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -51,14 +51,16 @@ def run(args: argparse.Namespace) -> None:
     import torch
 
     from ftbnn.training import Options, Steps
+    from ftbnn.training.options import LEAST
     from ftbnn.training.recipe import parse_settings, show
     from ftbnn.workflows.train import plan, train
 
-    least = {"threads": 1, "log_every": 1, "save_every": 0, "workers": 0, "seed": 0, "max_corrupt": 0}
-    for name, bound in least.items():
+    for name, bound in {"threads": 1, **LEAST}.items():
         value = getattr(args, name)
         if value is not None and not bound <= value < 2**63:
             raise UserError(f"--{name.replace('_', '-')} must be {bound} or more, not {value}")
+    if args.max_corrupt > 1:
+        raise UserError(f"--max-corrupt is a share of the images, 0 to 1, not {args.max_corrupt:g}")
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     job = plan(

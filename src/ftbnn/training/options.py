@@ -11,6 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from ftbnn.errors import UserError, refusing, unknown
 from ftbnn.models.spec import ModelSpec
 
+LEAST = {"seed": 0, "workers": 0, "save_every": 0, "log_every": 1, "max_corrupt": 0}
 # After each epoch, with its row of metrics (`epoch` from 1 on, as in scores) and the network; True ends the training.
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 
@@ -43,11 +44,12 @@ class Options:
     origin: dict[str, Any] = field(default_factory=dict)  # what the first weights came from
 
     def __post_init__(self) -> None:
-        least = {"seed": 0, "workers": 0, "save_every": 0, "log_every": 1, "max_corrupt": 0}
-        for name, bound in least.items():
+        for name, bound in LEAST.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not bound <= value < 2**63:
                 raise UserError(f"{name} must be {bound} or more, not {value!r}")
+        if self.max_corrupt > 1:
+            raise UserError(f"max_corrupt is a share of the images, 0 to 1, not {self.max_corrupt:g}")
         functions = {
             "loss": "a function of outputs and labels",
             "optimizer": "a function of the network that makes it",

@@ -276,6 +276,7 @@ def test_a_scheduler_that_watches_the_validation_loss(tmp_path):
         ({"callbacks": print}, "callbacks are a list of functions"),
         ({"callbacks": [3]}, "callbacks are a list of functions"),
         ({"workers": -1}, "workers must be 0 or more, not -1"),
+        ({"max_corrupt": 3}, "max_corrupt is a share of the images, 0 to 1, not 3"),
         ({"seed": "a"}, "seed must be 0 or more, not 'a'"),
         ({"sed": 1}, "unknown option 'sed'; did you mean seed"),
     ],
