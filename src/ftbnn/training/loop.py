@@ -28,7 +28,7 @@ from ftbnn.training.options import Options
 from ftbnn.training.progress import Progress
 from ftbnn.training.recipe import Recipe
 from ftbnn.training.record import Flips, Recorder
-from ftbnn.training.run import RunDir, apply_modes
+from ftbnn.training.run import RunDir, apply_modes, misfit
 from ftbnn.training.scores import BEST, BEST_ON_TEST, LAST, Sums, evaluate, hits
 from ftbnn.training.settle import settle
 from ftbnn.training.signals import StopSignals
@@ -421,7 +421,7 @@ class Loop:
             if len(state["random"]) == self.world.size:
                 checkpoint.restore_random_state(state["random"][self.world.rank])
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = first_line(error)
+            reason = ("model" in state and misfit(self.network, state["model"])) or first_line(error)
             raise UserError(f"{self.run_dir.last} belongs to another network or is incomplete: {reason}") from error
 
 

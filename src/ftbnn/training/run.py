@@ -10,7 +10,7 @@ scores.json     of the chosen weights on all splits          best.ftbnn    of a 
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,8 +181,8 @@ def load_run(path: str | Path, network: nn.Module | None = None) -> Run:
     try:
         network.load_state_dict(state["model"])
     except RuntimeError as error:
-        what = made.name or "this network"
-        raise UserError(f"the weights of {state['path']} do not fit {what}: {first_line(error)}") from error
+        what, why = made.name or "this network", misfit(network, state["model"]) or first_line(error)
+        raise UserError(f"the weights of {state['path']} do not fit {what}: {why}") from error
     recipe = Recipe.from_json(state["recipe"])
     apply_modes(network, recipe)
     spec = None if state["spec"] is None else Spec.from_json(state["spec"])
@@ -190,6 +190,19 @@ def load_run(path: str | Path, network: nn.Module | None = None) -> Run:
     if scores.get("epoch") != state["epoch"]:  # those of other weights, or of a run that is not at its end
         scores = state.get("scores", {})
     return Run(network.eval(), scores, spec, recipe, state)
+
+
+def misfit(network: nn.Module, weights: Mapping[str, Any], keeps: Sequence[str] = ()) -> str:
+    """How weights are of another network, by their first parameter that is; empty if they are not. Parameters that the
+    network `keeps` may differ in shape."""
+    own = network.state_dict()
+    if stray := next((name for name in (*weights, *own) if name not in own or name not in weights), None):
+        return f"{stray} is only {'there' if stray in weights else 'here'}"
+    for name, tensor in own.items():
+        here, there = list(tensor.shape), list(getattr(weights[name], "shape", ()))
+        if name not in keeps and here != there:
+            return f"its {name} is {there}, here it is {here}"
+    return ""
 
 
 def apply_modes(network: nn.Module, recipe: Recipe) -> None:

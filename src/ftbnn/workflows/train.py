@@ -25,7 +25,7 @@ from ftbnn.packing.read import read_graph
 from ftbnn.packing.restore import restore
 from ftbnn.training import Options, Recipe, Steps, fit, load_run, recipes, with_settings
 from ftbnn.training.fit import augmentation
-from ftbnn.training.run import RunDir, load_state, run_of
+from ftbnn.training.run import RunDir, load_state, misfit, run_of
 from ftbnn.workflows.networks import check_positive
 from ftbnn.workflows.warm_start import start_from
 from ftbnn.zoo import card, name_in, packed_file
@@ -229,5 +229,5 @@ def _torchvision_resnet(path: Path, state: dict[str, Any]) -> nn.Module:
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
-        raise UserError(f"{path} does not fit {name}: {first_line(error)}") from error
+        raise UserError(f"{path} does not fit {name}: {misfit(network, state) or first_line(error)}") from error
     return network.eval()

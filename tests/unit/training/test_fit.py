@@ -537,8 +537,10 @@ def test_load_run_gives_network_scores_and_spec(tmp_path):
     assert ("test_top1" in last.scores) == (scores["epoch"] == 3), "those of other weights are not claimed"
     with pytest.raises(UserError, match=r"made in Python: hand it over, load_run\(path, network\)"):
         load_run(tmp_path / "run")
-    with pytest.raises(UserError, match="do not fit this network: "):
+    with pytest.raises(UserError, match=r"do not fit this network: 1.weight is only there$"):
         load_run(tmp_path / "run", nn.Linear(3, 3))
+    with pytest.raises(UserError, match=r"its 1.weight is \[10, 64\], here it is \[9, 64\]$"):
+        load_run(tmp_path / "run", nn.Sequential(nn.Flatten(), nn.Linear(64, 9)))
     with pytest.raises(UserError, match="no checkpoint at"):
         load_run(tmp_path / "none")
 
