@@ -69,6 +69,7 @@ def fit(
             raise UserError(f"nothing to resume: {run.path} holds no run")
         if not resume and here.is_first:
             run.check_new()
+            run.clear()
         options = replace(options, resume=resume)
         train = _fit_one if isinstance(recipe, Recipe) else _fit_steps
         scores = train(module, source, recipe, run, options, here=here, stop=stop)  # type: ignore[arg-type]

@@ -80,8 +80,17 @@ class RunDir:
 
     @property
     def has_run(self) -> bool:
-        """True once a run, of one recipe or of several steps, has left something here that must not be lost."""
+        """True once a run, of one recipe or of several steps, has begun here."""
         return bool(self.steps) or (self.path / "recipe.json").exists()
+
+    @property
+    def is_kept(self) -> bool:
+        """True once a run has left something here that must not be lost: weights, scores, or the row of an epoch."""
+        return any(
+            any((run.path / name).exists() for name in (run.last.name, run.best.name, run.file.name, "scores.json"))
+            or (run.metrics.exists() and '"kind": "epoch"' in run.metrics.read_text())
+            for run in (self, *self.steps)
+        )
 
     @property
     def steps(self) -> list["RunDir"]:
@@ -106,8 +115,16 @@ class RunDir:
         """A run that is there already is never overwritten."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; a run needs a directory")
-        if self.has_run:
+        if self.is_kept:
             raise UserError(f"{self.path} holds a run already: resume it, or choose another directory")
+
+    def clear(self) -> None:
+        """Takes away what a run wrote that ended before its first checkpoint: the next one may be of another form."""
+        for run in (self, *self.steps):
+            if (run.path / "recipe.json").exists():
+                with run.held():
+                    for name in ("recipe.json", "run.json", run.metrics.name):
+                        (run.path / name).unlink(missing_ok=True)
 
     def create(self) -> None:
         try:

@@ -397,6 +397,24 @@ def test_resumed_with_validation_patience_loaders_and_a_scheduler_it_ends_with_t
     assert [row["lr"] for row in epochs(tmp_path / "run")] == [row["lr"] for row in epochs(tmp_path / "whole")]
 
 
+def test_a_start_that_failed_leaves_its_directory_free(tmp_path):
+    """... for a run of any form; what came to a checkpoint, or to the end of an epoch, is never overwritten."""
+    run, one, broken = tmp_path / "run", replace(RECIPE, epochs=1), [(torch.zeros(1, 4, 4), 7)] * 8
+    steps = Steps("two", (one, one))
+    for recipe in (one, steps, one):
+        with pytest.raises(UserError, match="labels go from"):
+            fit(linear(), broken, recipe, run, QUIET)
+        (run / "notes.txt").write_text("the user's own")
+    fit(linear(), (TRAIN, TEST), steps, run, QUIET)
+    fit(linear(), (TRAIN, TEST), steps, run, replace(QUIET, resume=True))
+    assert (run / "notes.txt").read_text() == "the user's own"
+    for path in run.rglob("*"):
+        if path.suffix == ".pt" or path.name == "scores.json":
+            path.unlink()
+    with pytest.raises(UserError, match="holds a run already"):
+        fit(linear(), (TRAIN, TEST), one, run, QUIET)
+
+
 def test_frozen_layers_and_their_norms_stay_as_they_are(tmp_path):
     for backend in ("torch", "native"):
         network = binary()
