@@ -458,6 +458,32 @@ def test_a_users_file_is_executed_once_and_nobody_talks_of_budgets(own, capsys):
     assert main(["eval", "run"]) == 0
 
 
+def test_a_run_of_a_users_file_works_from_any_folder(own, tmp_path, monkeypatch, capsys):
+    """... one from before it kept the file's whole path from its own, and a file that is lost is told of."""
+    run, other = tmp_path / "run", tmp_path / "other"
+    assert main([*own, "--out", "run"]) == 0
+    other.mkdir()
+    monkeypatch.chdir(other)
+    assert main(["eval", str(run)]) == 0
+    assert main(["train", "../net.py:Net", *own[2:], "--out", str(run), "--resume"]) == 0
+    assert ftbnn.load_run(run).name == "net.py:Net"
+
+    about = json.loads((run / "run.json").read_text())
+    about["model"]["name"] = "net.py:Net"
+    (run / "run.json").write_text(json.dumps(about))
+    state = torch.load(run / "best.pt", weights_only=True)
+    state["model_spec"]["name"] = "net.py:Net"
+    torch.save(state, run / "best.pt")
+    monkeypatch.chdir(tmp_path)
+    assert main([*own, "--out", "run", "--resume"]) == 0
+    assert main(["eval", "run"]) == 0
+    Path("net.py").unlink()
+    capsys.readouterr()
+    assert main(["eval", "run"]) == 2
+    assert "net.py, which is not there: bring it back, or" in (err := capsys.readouterr().err)
+    assert "load_run(path, network)" in err
+
+
 def test_another_file_of_the_same_name_is_another_network(own, tmp_path, monkeypatch):
     assert main([*own, "--out", "run"]) == 0
     (tmp_path / "other").mkdir()

@@ -22,6 +22,24 @@ def is_own(name: str) -> bool:
     return ":" in name or name.endswith(".py")
 
 
+def _parts(name: str) -> tuple[str, str]:
+    """File or module, and factory."""
+    source, colon, factory = name.rpartition(":")
+    return (source, factory) if colon else (name, "")
+
+
+def resolved(name: str) -> str:
+    """The name with its file's path in full, as it is to be kept: it means the same in any directory."""
+    source, factory = _parts(name)
+    return f"{Path(source).resolve()}:{factory}" if source.endswith(".py") else name
+
+
+def lost_file(name: str) -> Path | None:
+    """The file of FILE.py:FACTORY where it is not there any more."""
+    source, _ = _parts(name)
+    return Path(source) if source.endswith(".py") and not Path(source).exists() else None
+
+
 def _import_source(source: str) -> ModuleType:
     path = Path(source)
     home = str(path.resolve().parent if source.endswith(".py") else Path.cwd())
@@ -56,7 +74,7 @@ def _factory(name: str) -> Callable[..., object]:
             f"{name} is a trained file, not a network to build: that is {network}. predict, eval and inspect take it, "
             f"train starts from it as init; in Python load, evaluate and build({network!r}, pretrained={trained!r})"
         )
-    source, _, factory_name = name.partition(":")
+    source, factory_name = _parts(name)
     if not factory_name:
         raise UserError(f"say which class or function of {source} makes the network: {source}:FACTORY")
     module = _import_source(source)

@@ -19,6 +19,7 @@ from ftbnn.data import Source, Spec, source_of
 from ftbnn.data.batches import Batches, derive_seed, first_images
 from ftbnn.data.own import LoaderBatches
 from ftbnn.errors import UserError, unknown
+from ftbnn.models.spec import ModelSpec
 from ftbnn.nn.layer import check_network
 from ftbnn.nn.native import release_memory
 from ftbnn.packing.restore import lacks_statistics, measure
@@ -240,6 +241,8 @@ def _check_same(run: RunDir, before: dict[str, Any], about: dict[str, Any]) -> N
         now = about[name]
         if then and name in ("teacher", "init") and Path(then).resolve() == Path(now).resolve():
             continue
+        if name == "model":  # an older run keeps a file's path as it was typed
+            then = asdict(ModelSpec(**then))
         if name == "data" and "test_images" not in then:  # an older run, which had the test images for validation
             then = {key: value for key, value in then.items() if key != "val_images"}
         if isinstance(then, dict):  # of facts that both know

@@ -23,6 +23,7 @@ from ftbnn import machine
 from ftbnn.data.source import Spec
 from ftbnn.errors import UserError, first_line
 from ftbnn.files import locked, write_atomically
+from ftbnn.models.own import lost_file
 from ftbnn.models.spec import ModelSpec
 from ftbnn.nn import set_mode
 from ftbnn.training import checkpoint
@@ -180,8 +181,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of the network, or of the run's directory."""
-        return self.state["model_spec"]["name"] or run_of(Path(self.state["path"])).name
+        """Of the network, without the folder of a user's own, or of the run's directory."""
+        return Path(self.state["model_spec"]["name"]).name or run_of(Path(self.state["path"])).name
 
 
 def load_run(path: str | Path, network: nn.Module | None = None) -> Run:
@@ -194,6 +195,11 @@ def load_run(path: str | Path, network: nn.Module | None = None) -> Run:
     if network is None:
         if not made.name:
             raise UserError(f"the network of {path} was made in Python: hand it over, load_run(path, network)")
+        if (file := lost_file(made.name)) is not None:
+            raise UserError(
+                f"the network of {path} was made by {file}, which is not there: bring it back, or hand the network "
+                "over in Python, load_run(path, network)"
+            )
         network = made.build()
     try:
         network.load_state_dict(state["model"])

@@ -65,7 +65,7 @@ def ship(
     card = {
         "name": name,
         "about": about,
-        "model": ran["model"]["name"],
+        "model": found.name,
         "width": ran["model"]["settings"].get("width"),
         **({"stem_bits": bits} if (bits := ran["model"]["settings"].get("stem_bits")) else {}),
         "data": spec.name,
