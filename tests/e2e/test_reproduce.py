@@ -267,7 +267,7 @@ def test_a_result_without_its_runs_is_not_lost(results, tmp_path, capsys):
     (out / "result.json").write_bytes((results / "table2" / "result.json").read_bytes())
     words = ["reproduce", "table2", *QUICK, "--out", str(out)]
     assert main(words) == 2
-    assert "(keep)" in capsys.readouterr().err
+    assert "(--keep)" in capsys.readouterr().err
     assert main([*words, "--keep"]) == 0
     assert read(out)["tables"] == read(results / "table2")["tables"]
 

@@ -199,7 +199,7 @@ def test_a_finished_run_resumes_to_nothing(whole_run):
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--set", "epochs=3"], "holds a run already"),
+        (["--set", "epochs=3"], "holds a run already: go on with it (--resume) or choose another directory"),
         (["--set", "epochs=2", "--resume"], "epochs: 3 -> 2"),
         (["--set", "epochs=3", "--resume", "--seed", "7"], "seed"),
         (["--set", "epochs=3", "--resume", "--width", "8"], "model"),
@@ -367,6 +367,23 @@ def test_mistakes_are_one_line(argv, message, capsys, tmp_path, monkeypatch):
     assert main(argv) == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert message in last
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--device", "tpu"], "unknown device 'tpu'"),
+        (["--init", "nothing/here"], "no checkpoint at nothing/here"),
+        (["--out", "run"], "run holds a run already"),
+        (["--resume", "--out", "nothing/here"], "nothing to resume"),
+        (["--recipe", "multi-step-digits"], "distils from a teacher, which must be given (--teacher)"),
+    ],
+)
+def test_what_is_wrong_at_once_is_said_before_the_recipe(whole_run, words, message, capsys, monkeypatch):
+    monkeypatch.chdir(whole_run[0].parent)
+    assert main([*SMALL, *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
 
 
 def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, capsys):

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NoReturn
 
 from ftbnn.cli import (
@@ -83,6 +83,11 @@ def _say(text: str) -> None:
     print(line(text, LONGEST_LINE), file=sys.stderr)
 
 
+def _in_flags(text: str, options: Container[str]) -> str:
+    """An error of the library names an option in brackets, (max_corrupt): here it is (--max-corrupt)."""
+    return re.sub(r"\((\w+)\)", lambda m: f"(--{m[1].replace('_', '-')})" if m[1] in options else m[0], text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     args, extra = parser().parse_known_args(argv)
@@ -97,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"ftbnn {args.verb}: {lack.as_typed}")
         return 2
     except UserError as error:
-        _say(f"ftbnn {args.verb}: {error}")
+        _say(f"ftbnn {args.verb}: {_in_flags(str(error), vars(args))}")
         return 2
     except Stopped as stopped:
         text = str(stopped).replace("go on with resume", "go on with --resume")

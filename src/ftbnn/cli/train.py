@@ -77,9 +77,12 @@ def run(args: argparse.Namespace) -> None:
         method=args.method,
     )
     is_first = os.environ.get("RANK", "0") == "0"  # under torchrun one process speaks for all
-    for recipe in job.recipe.steps if isinstance(job.recipe, Steps) else (job.recipe,):
-        if is_first:
-            print(f"recipe {recipe.name}\n{show(recipe)}", file=sys.stderr)
+
+    def tell() -> None:
+        for recipe in job.recipe.steps if isinstance(job.recipe, Steps) else (job.recipe,):
+            if is_first:
+                print(f"recipe {recipe.name}\n{show(recipe)}", file=sys.stderr)
+
     options = Options(
         seed=args.seed,
         resume=args.resume,
@@ -89,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
         log_every=args.log_every,
         max_corrupt=args.max_corrupt,
     )
-    scores = train(job, options, teacher=args.teacher, init=args.init)
+    scores = train(job, options, teacher=args.teacher, init=args.init, tell=tell)
     if not is_first:
         return
     if args.json:

@@ -33,6 +33,7 @@ from ftbnn.training.recipe import Recipe
 from ftbnn.training.recipes import Steps
 from ftbnn.training.run import RunDir, environment, load_state
 from ftbnn.training.signals import StopSignals
+from ftbnn.training.task import lacks_teacher
 
 
 def fit(
@@ -48,7 +49,7 @@ def fit(
 
     `data` is a data set's name, a Source, or data sets (items: image tensor, label) or DataLoaders of one's own: one,
     (train, test) or (train, validation, test). Where there is no validation split, the recipe holds one out.
-    `network` may be a function: it is called after the seed is set.
+    `network` may be a function: it is called after the seed is set, when the options and the directory are known to do.
     """
     for name in others:
         raise _stray(name)
@@ -58,12 +59,13 @@ def fit(
         raise UserError(f"options are an ftbnn.Options, not a {type(options).__name__}")
     if not isinstance(recipe, Recipe | Steps):
         raise UserError(f"a recipe is a name, a Recipe or Steps, not a {type(recipe).__name__}")
+    if not callable(network):
+        check_network(network, "fit")
     source, run = source_of(data), RunDir(Path(out))
+    for step in recipe.steps if isinstance(recipe, Steps) else (recipe,):
+        if step.needs_teacher and options.teacher is None:
+            raise lacks_teacher(step)
     with world(options.device) as here, StopSignals() as stop:
-        _seed_all(options.seed)
-        module = network if isinstance(network, nn.Module) or not callable(network) else network()
-        check_network(module, "fit")
-        _seed_all(derive_seed(options.seed, "rank", here.rank))
         # One process decides for all: a restarted worker goes on with the run that its first life started.
         resume = here.share(options.resume or (here.restarts > 0 and run.has_run))
         if resume and not here.share(run.has_run):
@@ -71,6 +73,10 @@ def fit(
         if not resume and here.is_first:
             run.check_new()
             run.clear()
+        _seed_all(options.seed)
+        module = network if isinstance(network, nn.Module) else network()
+        check_network(module, "fit")
+        _seed_all(derive_seed(options.seed, "rank", here.rank))
         options = replace(options, resume=resume)
         train = _fit_one if isinstance(recipe, Recipe) else _fit_steps
         scores = train(module, source, recipe, run, options, here=here, stop=stop)  # type: ignore[arg-type]

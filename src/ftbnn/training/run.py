@@ -117,7 +117,7 @@ class RunDir:
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; a run needs a directory")
         if self.is_kept:
-            raise UserError(f"{self.path} holds a run already: resume it, or choose another directory")
+            raise UserError(f"{self.path} holds a run already: go on with it (resume) or choose another directory")
 
     def clear(self) -> None:
         """Takes away what a run wrote that ended before its first checkpoint: the next one may be of another form."""

@@ -19,6 +19,11 @@ from ftbnn.training.scores import check_labels, loss_by, scores_of
 Loss = Callable[[Any, Tensor], Tensor]
 
 
+def lacks_teacher(recipe: Recipe) -> UserError:
+    """The error where a recipe that distils got nothing to distil from."""
+    return UserError(f"recipe {recipe.name} distils from a teacher, which must be given (teacher)")
+
+
 def attention_map(features: Tensor) -> Tensor:
     """(N, C, H, W) -> (N, H * W), each image's largest value 1."""
     energy = features.float().square().mean(dim=1).flatten(1)
@@ -69,7 +74,7 @@ class Task:
         self, recipe: Recipe, network: nn.Module, teacher: nn.Module | None = None, loss: Loss | None = None
     ) -> None:
         if recipe.needs_teacher and teacher is None:
-            raise UserError(f"recipe {recipe.name} distils from a teacher, which must be given")
+            raise lacks_teacher(recipe)
         self.recipe, self.own_loss = recipe, loss
         self.teacher = teacher.eval().requires_grad_(False) if teacher is not None and recipe.needs_teacher else None
         self.student_ends = self.teacher_ends = None

@@ -111,9 +111,17 @@ def _try_out(model: ModelSpec, spec: Spec) -> None:
 
 
 def train(
-    plan: Plan, options: Options | None = None, *, teacher: Path | None = None, init: Path | None = None
+    plan: Plan,
+    options: Options | None = None,
+    *,
+    teacher: Path | None = None,
+    init: Path | None = None,
+    tell: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Runs a plan, from the weights of the run, checkpoint or file `init` if given; returns its scores."""
+    """Runs a plan, from the weights of the run, checkpoint or file `init` if given; returns its scores.
+
+    `tell` is called when all that can be refused at once has been.
+    """
     options = options or Options()
     steps = plan.recipe.steps if isinstance(plan.recipe, Steps) else (plan.recipe,)
     if teacher is not None and not any(step.needs_teacher for step in steps):
@@ -142,6 +150,7 @@ def train(
         made = plan.model.build()
         if start is not None and (fresh := start.give(made)):
             warnings.warn(f"the classifier of {init} has another shape: {', '.join(fresh)} not taken", stacklevel=2)
+        tell()
         return made
 
     return fit(network, plan.source, plan.recipe, plan.out, options)
