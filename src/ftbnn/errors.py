@@ -33,7 +33,7 @@ class NoName(AttributeError, UserError):
 class Stopped(Exception):
     """A run was asked to stop by a signal and has been saved: `where` it stands, and what goes on with it."""
 
-    def __init__(self, number: int, where: str, *, again: str = "resume") -> None:
+    def __init__(self, number: int, where: str, *, again: str = "Options(resume=True)") -> None:
         super().__init__(f"stopped at {where}; everything is saved, go on with {again}")
         self.signal, self.where, self.again = number, where, again
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -156,9 +157,10 @@ def test_a_signal_saves_and_ends_cleanly(whole_run, tmp_path, number):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert "Traceback" not in err
-    assert "go on with --resume" in err
+    told = f"ftbnn train --resume --out {out} --threads 1 --log-every 1"
+    assert f"go on with `{told}`" in err
     assert load(out / "last.pt")["position"]["step"] > 0
-    assert shell(*train, "--resume").returncode == 0
+    assert shell(*shlex.split(told)[1:]).returncode == 0
     assert_same_bytes(weights(out), weights(reference))
 
 
@@ -202,13 +204,38 @@ def test_a_finished_run_resumes_to_nothing(whole_run):
         (["--set", "epochs=3"], "holds a run already: go on with it (--resume) or choose another directory"),
         (["--set", "epochs=2", "--resume"], "epochs: 3 -> 2"),
         (["--set", "epochs=3", "--resume", "--seed", "7"], "seed"),
-        (["--set", "epochs=3", "--resume", "--width", "8"], "model"),
+        (["--set", "epochs=9", "--set", "lr=1", "--resume"], "lr: 0.005 -> 1.0"),
+        (["--resume", "--width", "8"], "was started with width 4, not 8"),
+        (["--resume", "--stem-bits", "8"], "was started with stem bits of its own, not 8"),
+        (["--resume", "--data", "synthetic"], "was started with data digits, not synthetic"),
+        (["--resume", "--recipe", "naive"], "was started with recipe naive-digits, not naive"),
     ],
 )
 def test_a_run_is_never_overwritten_nor_resumed_as_another(whole_run, extra, message, capsys):
     out, _ = whole_run
     assert main([*SMALL, *extra, "--out", str(out)]) == 2
-    assert message in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert message in err
+    assert "is extended" not in err
+
+
+def test_a_run_goes_on_as_it_was_without_being_told_again(tmp_path, capsys):
+    """Its own recipe, not the default one; and the number of epochs may grow."""
+    out, own = str(tmp_path / "run"), ["--set", "epochs=2", "--set", "lr=.002", "--set", "schedule=constant"]
+    assert main([*SMALL, *own, "--seed", "3", "--out", out]) == 0
+    resume = ["train", "--resume", "--out", out, "--threads", "1"]
+    assert main(resume) == 0
+    assert main([*resume, "--set", "epochs=3"]) == 0
+    assert [row["lr"] for row in read(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "epoch"] == [0.002] * 3
+    capsys.readouterr()
+    for words, message in (
+        (["bireal18"], "was started with model ftbnn18, not bireal18"),
+        (["--out", str(tmp_path)], "nothing to resume"),
+    ):
+        assert main([*resume, *words]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["train"]) == 2
+    assert "say which network" in capsys.readouterr().err
 
 
 def test_a_run_starts_from_the_weights_of_another(whole_run, tmp_path, capsys):
@@ -220,7 +247,7 @@ def test_a_run_starts_from_the_weights_of_another(whole_run, tmp_path, capsys):
     before, after = weights(first), weights(tmp_path / "second")
     for name in ("stage1.0.conv.weight", "fc.weight"):
         assert torch.allclose(before[name], after[name], atol=1e-6)
-    assert main([*(word for word in words if word not in ("--init", str(last))), "--resume"]) == 2
+    assert main([*words, "--init", "zoo:digits", "--resume"]) == 2
     assert "was started with init" in capsys.readouterr().err
     card = ship(tmp_path / "second", "mine", None, tmp_path)
     assert card["epoch"] == "1 of 1, best on validation, after 3 of 3 of earlier training"
@@ -295,7 +322,9 @@ def test_steps_remember_where_the_first_one_started(tmp_path):
     assert main(words) == 0
     for step in ("step1", "step2"):
         shutil.rmtree(tmp_path / "run" / step)
-    assert main([*words, "--resume"]) == 0
+    assert main(["train", "--resume", "--out", str(tmp_path / "run")]) == 0
+    recipes = [json.loads((tmp_path / "run" / f"step{step}" / "recipe.json").read_text()) for step in range(3)]
+    assert [(recipe["epochs"], recipe["attention"]) for recipe in recipes] == [(1, 0)] * 3
     abouts = [json.loads((tmp_path / "run" / f"step{step}" / "run.json").read_text()) for step in (0, 2)]
     assert abouts[0]["commands"] == abouts[1]["commands"]
     assert abouts[0]["commands"][:-1] == renamed(zoo_card("digits")["commands"], "RUN-START")
@@ -561,6 +590,8 @@ def test_an_image_folder_with_broken_files_trains_on(photos, tmp_path):
     for name in ("truncated.jpg", "text.jpg"):
         assert result.stderr.count(f"{name}") == 1, "reported once, not every epoch"
     assert "grey" not in result.stderr
+    again = shell("train", "--resume", "--out", out, "--max-corrupt", "0.2")
+    assert again.returncode == 0, f"it knows where its data lie: {again.stderr}"
     options[options.index(out)] = tmp_path / "strict"
     strict = shell(*train, *options)
     assert strict.returncode == 2

@@ -38,7 +38,7 @@ def test_near_names_are_offered():
 
 def test_a_stop_says_how_to_go_on():
     stopped = Stopped(15, "epoch 2, step 3 of 9")
-    assert str(stopped) == "stopped at epoch 2, step 3 of 9; everything is saved, go on with resume"
+    assert str(stopped) == "stopped at epoch 2, step 3 of 9; everything is saved, go on with Options(resume=True)"
 
 
 def test_the_first_line_of_an_error():

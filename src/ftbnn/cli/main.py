@@ -105,8 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"ftbnn {args.verb}: {_in_flags(str(error), vars(args))}")
         return 2
     except Stopped as stopped:
-        text = str(stopped).replace("go on with resume", "go on with --resume")
-        _say(f"ftbnn {args.verb}: {text}")
+        _say(f"ftbnn {args.verb}: {stopped}")
         return 128 + stopped.signal
     except BrokenPipeError:  # `ftbnn models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -53,10 +53,10 @@ def resolve(recipe: Recipe, network: nn.Module, device: torch.device, *, before:
 def choose(recipe: Recipe, network: nn.Module, device: torch.device, *, before: str | None = None) -> Choice:
     """The backend of a run, and why."""
     obstacle = _obstacle(recipe, network, device)
-    if recipe.backend != "auto":
-        choice = Choice(recipe.backend, "the recipe says so")
-    elif before is not None:
+    if before is not None and recipe.backend in ("auto", before):
         choice = Choice(before, "the run began with it")
+    elif recipe.backend != "auto":
+        choice = Choice(recipe.backend, "the recipe says so")
     elif obstacle is not None:
         return Choice("torch", f"native {obstacle}")
     else:

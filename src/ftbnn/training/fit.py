@@ -125,7 +125,8 @@ def _fit_one(
         recipe, source = replace(recipe, validation=0.0), replace(source, val=source.test)
     source = source.with_validation(recipe.validation)
     device = here.device(options.device)
-    before = run.recipe().backend if options.resume and here.is_first else None
+    began = run.recipe() if options.resume and here.is_first else None
+    before = None if began is None else began.backend
     choice = here.share(choose(recipe, module, device, before=before) if here.is_first else None)
     recipe = replace(recipe, backend=choice.backend)
     if here.is_first and not options.quiet:
@@ -148,9 +149,9 @@ def _fit_one(
                 "init": "",
                 **options.origin,
             }
-            if options.resume and options.optimizer is None and options.scheduler is None:
-                _note_extension(run, recipe)
             _describe(run, recipe, about, resume=options.resume)
+            if began is not None and options.optimizer is None and options.scheduler is None:
+                _note_extension(run, recipe, began.epochs)
         hold.callback(release_memory)
         here.barrier()
         return loop.run(stop, resume=is_begun)
@@ -200,9 +201,8 @@ def augmentation(spec: Spec, recipe: Recipe) -> str:
     return spec.augment if recipe.augment == "auto" else recipe.augment
 
 
-def _note_extension(run: RunDir, recipe: Recipe) -> None:
+def _note_extension(run: RunDir, recipe: Recipe, before: int) -> None:
     """A rate that depends on the number of epochs was another one so far: the result is no run of that length."""
-    before = run.recipe().epochs
     if recipe.epochs > before and recipe.schedule != "constant":
         warnings.warn(
             f"{run.path} is extended from {before} to {recipe.epochs} epochs: from here on its rate is that of "
@@ -222,7 +222,9 @@ def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: boo
     if recipe.epochs > then.epochs:
         then = replace(then, epochs=recipe.epochs)
     if difference := recipe.difference(then):
-        raise UserError(f"a run resumes only with its own recipe; {run.path} differs in {'; '.join(difference)}")
+        raise UserError(
+            f"{run.path} goes on with its own recipe, or more epochs; this differs in {'; '.join(difference)}"
+        )
     before = {"init": ""} | run.read_json("run.json")
     _check_same(run, before, about)
     here = environment()
@@ -235,8 +237,8 @@ def _describe(run: RunDir, recipe: Recipe, about: dict[str, Any], *, resume: boo
             warnings.warn(
                 f"{run.path} ran with {was} {name}, now {now}: results may differ in the last bits", stacklevel=2
             )
-    commands = {"commands": about["commands"]} if "commands" in about else {}
-    run.write_json("run.json", before | commands | {"resumed": [*before.get("resumed", []), here]})
+    renewed = {key: about[key] for key in ("commands", "steps", "data_dir") if key in about}
+    run.write_json("run.json", before | renewed | {"resumed": [*before.get("resumed", []), here]})
     run.write_json("recipe.json", run.read_json("recipe.json") | {"epochs": recipe.epochs})
 
 

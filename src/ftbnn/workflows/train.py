@@ -35,13 +35,17 @@ RUN = "RUN"  # a run's directory in commands that others will type
 
 @dataclass(frozen=True)
 class Plan:
-    """A run about to start."""
+    """A run about to start, or to go on: then with the seed, teacher and first weights that it was started with."""
 
     model: ModelSpec
     source: Source
     recipe: Recipe | Steps
     out: Path
     words: tuple[str, ...]  # of the command that makes it, up to seed and directory
+    data_dir: Path | None = None
+    seed: int = 0
+    teacher: Path | None = None
+    init: Path | None = None
 
 
 def plan(
@@ -94,8 +98,12 @@ def plan(
     words = ["ftbnn", "train", model, "--data", data, *(["--data-dir", "DIR"] if SOURCES[data].needs_dir else [])]
     words += [word for flag, value in asked.items() if value is not None for word in (f"--{flag}", str(value))]
     words += [word for key, value in (settings or {}).items() for word in ("--set", f"{key}={value}")]
-    safe = model.replace("/", "-").replace(":", "-")
-    return Plan(model_spec, source, resolved, out or Path("runs") / f"{safe}-{data}", tuple(words))
+    return Plan(model_spec, source, resolved, out or usual_out(model, data), tuple(words), data_dir)
+
+
+def usual_out(model: str, data: str) -> Path:
+    """The directory of a run that was given none."""
+    return Path("runs") / f"{model.replace('/', '-').replace(':', '-')}-{data}"
 
 
 def _try_out(model: ModelSpec, spec: Spec) -> None:
@@ -128,21 +136,25 @@ def train(
         raise UserError(f"recipe {plan.recipe.name} does not distil, so a teacher has nothing to say; kl=1 makes it")
     master = load_teacher(teacher, plan.source) if teacher is not None else None
     run = RunDir(plan.out)
-    begun = [step for step in (run, *run.steps) if step.last.exists()] if options.resume else []
-    start = None
+    begun = (run.steps or [run]) if options.resume and run.has_run else []
+    start = None if init is None or any(step.last.exists() for step in begun) else _start(init, plan)
     words = [*plan.words, "--seed", str(options.seed), "--out", RUN, *(["--teacher", "TEACHER"] if teacher else [])]
     if begun:  # what it started from is in its weights, and in its description
         about = begun[0].read_json("run.json")
         origin: dict[str, Any] = {key: about[key] for key in ("init_epoch", "commands") if key in about}
-        if "commands" in about and begun[-1].recipe().epochs < steps[len(begun) - 1].epochs:
+        is_extended = any(was.recipe().epochs < step.epochs for was, step in zip(begun, steps, strict=False))
+        if "commands" in about and is_extended:
             origin["commands"] = [*about["commands"], shlex.join([*words, "--resume"])]
     else:
-        start = None if init is None else _start(init, plan)
         origin = {"commands": [shlex.join(words)]}
         if start is not None:
             origin = {"commands": [*start.commands, shlex.join([*words, "--init", start.name])]}
             origin |= {"init_epoch": start.epoch} if start.epoch else {}
     origin["init"] = "" if init is None else str(init.absolute() if name_in(init) is None else init)
+    if isinstance(plan.recipe, Steps):
+        origin["steps"] = [step.to_json() for step in steps]  # also those whose directories are not there yet
+    if plan.data_dir is not None:
+        origin["data_dir"] = str(plan.data_dir.absolute())
     name = "" if teacher is None else str(teacher.absolute())
     options = replace(options, teacher=master, teacher_name=name, origin=origin, model=plan.model)
 
