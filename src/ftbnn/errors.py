@@ -14,14 +14,6 @@ class UserError(ValueError):
     """A mistake the user can mend. The command line prints its text as one line and exits with 2."""
 
 
-class Unsaid(UserError):
-    """What a caller must say and has not, by the name of Python's parameter; the command line names its option."""
-
-    def __init__(self, why: str, parameter: str) -> None:
-        super().__init__(f"{why}: give {parameter}")
-        self.as_typed = f"{why}: give --{parameter.replace('_', '-')}"
-
-
 class NoModule(ModuleNotFoundError, UserError):
     """A UserError of an import: who tries one is told as of any module that is not there."""
 

@@ -183,8 +183,11 @@ def test_inspect(deployed, capsys):
         (["predict", "{file}", "{file}", "--threads", "5000"], "threads"),
         (["inspect", "{run}"], "cannot read"),
         (["inspect", "{run}/recipe.json"], "not a .ftbnn file"),
-        (["eval", "{file}"], "does not say what it was trained on: give --data\n"),
-        (["eval", "zoo:mnist"], "mnist lies in a directory (`ftbnn data mnist` fills one): give --data-dir\n"),
+        (["eval", "{file}"], "does not say what it was trained on: say it (--data)\n"),
+        (
+            ["eval", "zoo:mnist"],
+            "mnist lies in a directory (`ftbnn data mnist` fills one): say in which (--data-dir)\n",
+        ),
         (["eval", "{file}", "--data", "synthetic"], "takes 1x8x8"),
         (["eval", "zoo:cifar10", "--data", "synthetic"], "tells other classes apart"),
         (["export", "{run}", "-o", "x.onnx"], "--format onnx"),

@@ -120,11 +120,11 @@ def test_evaluating_leaves_the_network_as_it_was():
 @pytest.mark.parametrize(
     ("what", "data", "message"),
     [
-        (mine(), None, "does not say what it was trained on: give data$"),
+        (mine(), None, r"does not say what it was trained on: say it \(data\)$"),
         ("zoo:digits", "synthetic", "the file takes 1x8x8 images; synthetic has 3x8x8"),
         ("zoo:digits", [(torch.zeros(1, 9, 9), 0)] * 2, r"float images must be \(N, 1, 8, 8\)"),
         ("zoo:digit", None, "unknown zoo network 'digit'"),
-        ("zoo:cifar10", None, "cifar10 lies in a directory .*: give data_dir$"),
+        ("zoo:cifar10", None, r"cifar10 lies in a directory .*: say in which \(data_dir\)$"),
         ("none", None, "no checkpoint at none"),
         ("none.ftbnn", "digits", "cannot read none.ftbnn"),
         (None, "digits", "what is evaluated is a network, .*, not None"),
@@ -255,7 +255,7 @@ def test_a_run_on_data_of_ones_own_is_told_how_images_are_prepared(tmp_path, cap
     found = ftbnn.load_run(run, mine())
     with pytest.raises(UserError, match=r"run was trained on data of your own: give their spec, or image_size="):
         ftbnn.export(found, tmp_path / "x.ftbnn")
-    with pytest.raises(UserError, match="trained on data of your own: give data"):
+    with pytest.raises(UserError, match=r"trained on data of your own: say on which now \(data\)"):
         ftbnn.evaluate(found)
     spec = load_data("digits").spec
     ftbnn.export(found, tmp_path / "x.ftbnn", image_size=(1, 8, 8), mean=spec.mean, std=spec.std)
@@ -273,7 +273,7 @@ def test_a_source_with_a_spec_says_how_images_of_ones_own_are_prepared(tmp_path,
     assert ftbnn.evaluate(run, data)["test_top1"] == pytest.approx(scores["test_top1"], abs=ONE_IMAGE)
     capsys.readouterr()
     assert main(["eval", str(run)]) == 2
-    assert "was trained on data of your own (letters): give --data" in capsys.readouterr().err
+    assert "was trained on data of your own, letters: say on which now (--data)" in capsys.readouterr().err
 
 
 def test_who_trains_on_data_of_their_own_is_told_that_there_is_no_file(tmp_path):

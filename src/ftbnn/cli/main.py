@@ -28,7 +28,7 @@ from ftbnn.cli import (
     train,
 )
 from ftbnn.cli import eval as evaluate
-from ftbnn.errors import Stopped, Unsaid, UserError, unknown
+from ftbnn.errors import Stopped, UserError, unknown
 from ftbnn.text import line
 
 VERBS = {
@@ -98,9 +98,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UserError(f"no such option: {' '.join(extra)}{how} (`ftbnn {args.verb} --help` lists what there is)")
         VERBS[args.verb].run(args)
         sys.stdout.flush()
-    except Unsaid as lack:
-        _say(f"ftbnn {args.verb}: {lack.as_typed}")
-        return 2
     except UserError as error:
         _say(f"ftbnn {args.verb}: {_in_flags(str(error), vars(args))}")
         return 2

@@ -14,7 +14,7 @@ from ftbnn.data.own import source_of_own
 from ftbnn.data.sounds import sounds
 from ftbnn.data.source import ArraySplit, CorruptImage, Source, Spec
 from ftbnn.data.synthetic import synthetic
-from ftbnn.errors import Unsaid, UserError, unknown
+from ftbnn.errors import UserError, unknown
 
 __all__ = ["SOURCES", "ArraySplit", "CorruptImage", "Entry", "Source", "Spec", "download", "load", "source_of"]
 
@@ -70,7 +70,7 @@ def load(name: str, data_dir: str | Path | None = None, *, image_size: int | Non
             "sounds": "with train/CLASS/*.wav and test/CLASS/*.wav",
         }
         how = own.get(name, f"(`ftbnn data {name}` fills one)")
-        raise Unsaid(f"{name} lies in a directory {how}", "data_dir")
+        raise UserError(f"{name} lies in a directory {how}: say in which (data_dir)")
     data_dir = Path(data_dir)
     if not data_dir.is_dir():
         raise UserError(f"{name}: there is no directory {data_dir}")
@@ -84,7 +84,6 @@ def source_of(data: Any) -> Source:
         return data
     if not isinstance(data, str):
         return source_of_own(data)
-    try:
-        return load(data)
-    except Unsaid as lack:  # who takes a name alone has no parameter for the directory
-        raise UserError(f"{lack}, as data.load({data!r}, data_dir)") from None
+    if data in SOURCES and SOURCES[data].needs_dir:  # who takes a name alone has no parameter for the directory
+        raise UserError(f"{data} lies in a directory: give ftbnn.data.load({data!r}, data_dir)")
+    return load(data)

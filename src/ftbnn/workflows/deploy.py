@@ -18,7 +18,7 @@ from ftbnn.data import load as load_data
 from ftbnn.data.batches import Batches
 from ftbnn.data.own import LoaderBatches
 from ftbnn.data.transforms import normalise
-from ftbnn.errors import Unsaid, UserError, unknown, wrong_kind
+from ftbnn.errors import UserError, unknown, wrong_kind
 from ftbnn.exchange.qonnx_export import QonnxReport, export_qonnx
 from ftbnn.files import write_atomically
 from ftbnn.nn import Backend, use_backend
@@ -230,13 +230,13 @@ def evaluate(
 def _trained_on(path: str | Path, name: str) -> str:
     """The name of a run's data, if anybody else can load them."""
     if name not in SOURCES:
-        raise Unsaid(f"{path} was trained on data of your own{f' ({name})' * bool(name)}", "data")
+        raise UserError(f"{path} was trained on data of your own{f', {name}' * bool(name)}: say on which now (data)")
     return name
 
 
 def _source(data: Any, data_dir: str | Path | None, image_size: int | None = None) -> Source:
     if data is None:
-        raise Unsaid("a network does not say what it was trained on", "data")
+        raise UserError("a network does not say what it was trained on: say it (data)")
     if not isinstance(data, str):
         return source_of(data)
     has_any_size = data in SOURCES and SOURCES[data].image_size is None
@@ -278,7 +278,7 @@ def _evaluate_run(run: Run, data: Any, data_dir: str | Path | None, workers: int
 def evaluate_file(path: Path, data: Any, data_dir: str | Path | None, *, workers: int = 0) -> dict[str, Any]:
     """Accuracy of a .ftbnn file on the test split of a data set."""
     if data is None:
-        raise Unsaid("a .ftbnn file does not say what it was trained on", "data")
+        raise UserError("a .ftbnn file does not say what it was trained on: say it (data)")
     model = load_file(path)
     source = _source(data, data_dir, model.input_shape[1])
     return {"checkpoint": str(path)} | evaluate_model(model, source, workers=workers)

@@ -90,7 +90,7 @@ def test_a_name_and_a_source():
         ([], "no training images"),
         ((ITEMS, []), "no test images"),
         ("digist", "digits"),
-        ("mnist", r"lies in a directory .*: give data_dir, as data.load\('mnist', data_dir\)"),
+        ("mnist", r"mnist lies in a directory: give ftbnn.data.load\('mnist', data_dir\)"),
     ],
 )
 def test_what_is_no_data_is_one_clear_line(data, message):
