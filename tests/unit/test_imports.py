@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "zoo": set(),
     "_native": set(),
 }
-EVERYONE = {"drawing", "errors", "files", "groups", "json_text", "machine", "photos", "sounds", "text"}
+EVERYONE = {"drawing", "errors", "files", "groups", "json_text", "machine", "own", "photos", "sounds", "text"}
 # The compiled extension has few doors: the rest asks `machine.capabilities()`.
 EXTENSION = ("nn/native/", "data/transforms.py", "packing/read.py", "runtime/", "bench/", "machine.py")
 LIGHT = EVERYONE - {"photos", "sounds"}  # needs neither NumPy nor Pillow

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", type=int, help="channels of the first stage (default: the model's; 16 for digits)")
     parser.add_argument(
         "--method",
-        help="how it is made binary, as irnet or abc(3,3); `ftbnn methods` lists them (default: the model's)",
+        help="how it is made binary, as irnet or abc(3,3); `ftbnn methods` lists them; or FILE.py:METHOD, yours",
     )
     parser.add_argument("--stem", choices=("imagenet", "small"), help="default: small up to 64 pixels")
     parser.add_argument("--stem-bits", type=int, metavar="8|16", help="round the stem's weights (default: float32)")

@@ -23,7 +23,6 @@ from ftbnn import machine
 from ftbnn.data.source import Spec
 from ftbnn.errors import UserError, first_line
 from ftbnn.files import locked, write_atomically
-from ftbnn.models.own import lost_file
 from ftbnn.models.spec import ModelSpec
 from ftbnn.nn import set_mode
 from ftbnn.training import checkpoint
@@ -195,7 +194,7 @@ def load_run(path: str | Path, network: nn.Module | None = None) -> Run:
     if network is None:
         if not made.name:
             raise UserError(f"the network of {path} was made in Python: hand it over, load_run(path, network)")
-        if (file := lost_file(made.name)) is not None:
+        if (file := made.lost_file) is not None:
             raise UserError(
                 f"the network of {path} was made by {file}, which is not there: bring it back, or hand the network "
                 "over in Python, load_run(path, network)"

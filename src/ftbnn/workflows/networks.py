@@ -11,9 +11,10 @@ from ftbnn.errors import UserError
 from ftbnn.models import DerivedFTBNN, find
 from ftbnn.models import build as build_fresh
 from ftbnn.models.derived import BLOCKS
-from ftbnn.models.own import is_own, load_own, parameters_of
+from ftbnn.models.own import load_own, parameters_of
 from ftbnn.models.skeleton import skeleton
 from ftbnn.nn import StemName, method_named, stem_for
+from ftbnn.own import is_own
 from ftbnn.packing.read import read_graph
 from ftbnn.packing.restore import restore
 from ftbnn.packing.write import MAX_CHANNELS

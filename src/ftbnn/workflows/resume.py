@@ -5,8 +5,8 @@ from typing import Any
 
 from ftbnn.data import SOURCES, load
 from ftbnn.errors import UserError
-from ftbnn.models.own import resolved
 from ftbnn.models.spec import ModelSpec
+from ftbnn.own import resolved
 from ftbnn.training import Recipe, Steps, recipes, with_settings
 from ftbnn.training.run import RunDir
 from ftbnn.workflows.train import Plan
@@ -39,7 +39,7 @@ def go_on(
         ("data", facts["name"], data),
         ("recipe", kept.name.partition("/")[0], recipe),
         ("image size", facts["image_size"], image_size),
-        *((key.replace("_", " "), was.settings.get(key), value) for key, value in network.items()),
+        *((key.replace("_", " "), was.settings.get(key), _whole(value)) for key, value in network.items()),
     ):
         if now is not None and then != now:
             raise UserError(f"{out} was started with {what} {'of its own' if then is None else then}, not {now}")
@@ -57,6 +57,11 @@ def go_on(
         teacher=_path(about["teacher"]),
         init=_path(about.get("init")),
     )
+
+
+def _whole(value: Any) -> Any:
+    """A method of the user's own as it is kept."""
+    return resolved(value) if isinstance(value, str) else value
 
 
 def _path(text: str | None) -> Path | None:

@@ -16,11 +16,12 @@ from ftbnn.data import SOURCES, Source, Spec, load
 from ftbnn.data.batches import Batches, first_images
 from ftbnn.errors import UserError, first_line
 from ftbnn.models import build
-from ftbnn.models.own import is_own, parameters_of
+from ftbnn.models.own import parameters_of
 from ftbnn.models.registry import find as find_model
 from ftbnn.models.skeleton import skeleton
 from ftbnn.models.spec import ModelSpec
 from ftbnn.nn import StemName, method_named, stem_for
+from ftbnn.own import is_own
 from ftbnn.packing.read import read_graph
 from ftbnn.packing.restore import restore
 from ftbnn.training import Options, Recipe, Steps, fit, load_run, recipes, with_settings

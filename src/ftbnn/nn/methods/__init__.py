@@ -38,6 +38,7 @@ from ftbnn.nn.transforms import (
     filter_mean,
     power_of_two,
 )
+from ftbnn.own import find, is_own
 
 
 def _signs(rule: Rule, image: ImageStatistics = "none") -> Callable[[int, bool], Sign]:
@@ -255,7 +256,8 @@ _COUNTS = {"abc": 2, "group-net": 1}
 
 
 def method_named(name: str | Method) -> Method:
-    """The row of that name, which may have numbers, as abc(5,3), or a file; a Method of one's own as it is."""
+    """The row of that name, which may have numbers, as abc(5,3), or a file; a Method of one's own as it is, or by
+    FILE.py:METHOD."""
     if isinstance(name, Method):
         return name
     if not isinstance(name, str):
@@ -268,6 +270,8 @@ def method_named(name: str | Method) -> Method:
             example = ",".join("3" * _COUNTS[match[1]])
             raise UserError(f"{match[1]} takes {_COUNTS[match[1]]} numbers, as {match[1]}({example})")
         return _NUMBERED[match[1]](*numbers)
+    if is_own(name):
+        return find(name, "method", lambda it: isinstance(it, Method))  # type: ignore[no-any-return]
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]
