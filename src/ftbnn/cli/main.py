@@ -28,8 +28,8 @@ from ftbnn.cli import (
     train,
 )
 from ftbnn.cli import eval as evaluate
+from ftbnn.cli.output import say
 from ftbnn.errors import Stopped, UserError, unknown
-from ftbnn.text import line
 
 VERBS = {
     "info": info,
@@ -50,8 +50,6 @@ VERBS = {
     "reproduce": reproduce,
     "report": report,
 }
-
-LONGEST_LINE = 2000
 
 
 class _Parser(argparse.ArgumentParser):
@@ -75,12 +73,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    _say(f"ftbnn: warning: {message}")
-
-
-def _say(text: str) -> None:
-    """One line, whatever a path in it holds."""
-    print(line(text, LONGEST_LINE), file=sys.stderr)
+    say(f"ftbnn: warning: {message}")
 
 
 def _in_flags(text: str, options: Container[str]) -> str:
@@ -99,10 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         VERBS[args.verb].run(args)
         sys.stdout.flush()
     except UserError as error:
-        _say(f"ftbnn {args.verb}: {_in_flags(str(error), vars(args))}")
+        say(f"ftbnn {args.verb}: {_in_flags(str(error), vars(args))}")
         return 2
     except Stopped as stopped:
-        _say(f"ftbnn {args.verb}: {stopped}")
+        say(f"ftbnn {args.verb}: {stopped}")
         return 128 + stopped.signal
     except BrokenPipeError:  # `ftbnn models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

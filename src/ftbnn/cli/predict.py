@@ -1,10 +1,9 @@
 """predict: classify pictures, or sounds as pictures, with a .ftbnn file. Needs no PyTorch."""
 
 import argparse
-import sys
 from typing import Any
 
-from ftbnn.cli.output import print_json
+from ftbnn.cli.output import print_json, say
 from ftbnn.errors import UserError
 from ftbnn.text import line
 
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
         others = f" (and {len(errors) - 1} more of {len(args.images)})" if len(errors) > 1 else ""
         raise UserError(errors[0] + others)
     for earlier in errors[:-1]:
-        print(line(f"ftbnn predict: {earlier}", 500), file=sys.stderr)
+        say(f"ftbnn predict: {earlier}")
     raise UserError(errors[-1])
 
 

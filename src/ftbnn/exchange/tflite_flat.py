@@ -69,11 +69,11 @@ class Table:
         _require(self.data, at + 4, count * width, "a vector")
         return np.frombuffer(self.data, kind, count, at + 4)
 
-    def few(self, slot: int, kind: str = "<i4", most: int = MOST_FEW) -> tuple[int, ...]:
+    def few(self, slot: int, kind: str = "<i4") -> tuple[int, ...]:
         """A vector of numbers that is short by nature."""
         found = self.numbers(slot, kind)
-        if len(found) > most:
-            raise NotTflite(f"a vector has {len(found)} numbers where {most} are the most")
+        if len(found) > MOST_FEW:
+            raise NotTflite(f"a vector has {len(found)} numbers where {MOST_FEW} are the most")
         return tuple(map(int, found))
 
     def tables(self, slot: int) -> list["Table"]:
