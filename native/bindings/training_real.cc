@@ -14,6 +14,7 @@
 #include "training/average.h"
 #include "training/norm.h"
 #include "training/real_conv.h"
+#include "training/stairs.h"
 #include "training/stem.h"
 
 namespace nb = nanobind;
@@ -108,6 +109,41 @@ void run_average_backward(const Average& a, int threads, const Named& given) {
   const nb::gil_scoped_release release;
   TeamInUse team(threads);
   average_backward(a.shape, a.n, grad, x_grad, a.usable, *team);
+}
+
+struct StairsOfSize {
+  std::size_t size;
+  int edges;
+  Features usable;
+};
+
+void init_stairs(StairsOfSize* self, std::size_t size, int edges) {
+  if (size < 1 || edges < 1 || edges > MOST_EDGES) throw nb::value_error("the sizes of stairs do not fit");
+  new (self) StairsOfSize{size, edges, usable_features()};
+}
+
+void run_stairs(const StairsOfSize& s, int threads, const Named& given) {
+  const Arrays arrays(given);
+  const auto* edges = arrays.required<const float>("edges", product({s.edges}));
+  const auto* heights = arrays.required<const float>("heights", product({s.edges + 1}));
+  const auto* x = arrays.required<const float>("x", s.size);
+  auto* out = arrays.required<float>("out", s.size);
+  auto* steps = arrays.required<std::uint8_t>("steps", s.size);
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  climb({s.edges, edges, heights, nullptr}, s.size, x, out, steps, s.usable, *team);
+}
+
+void run_stairs_backward(const StairsOfSize& s, int threads, const Named& given) {
+  const Arrays arrays(given);
+  const auto* slopes = arrays.required<const float>("slopes", product({s.edges + 1}));
+  const auto* grad = arrays.required<const float>("grad", s.size);
+  const auto* steps = arrays.required<const std::uint8_t>("steps", s.size);
+  auto* x_grad = arrays.required<float>("x_grad", s.size);
+  auto* heights_grad = arrays.optional<float>("heights_grad", product({s.edges + 1}));
+  const nb::gil_scoped_release release;
+  TeamInUse team(threads);
+  descend({s.edges, nullptr, nullptr, slopes}, s.size, grad, steps, x_grad, heights_grad, s.usable, *team);
 }
 
 void init_norm(Norm* self, int n, int h, int w, int channels,
@@ -225,6 +261,10 @@ void bind_training_real(nb::module_ m) {
            "padding"_a, "size"_a, "count_pad"_a)
       .def("forward", &run_average, "threads"_a, "arrays"_a)
       .def("backward", &run_average_backward, "threads"_a, "arrays"_a);
+  nb::class_<StairsOfSize>(m, "Stairs", "A function that is constant between edges, for so many numbers.")
+      .def("__init__", &init_stairs, nb::kw_only(), "size"_a, "edges"_a)
+      .def("forward", &run_stairs, "threads"_a, "arrays"_a)
+      .def("backward", &run_stairs_backward, "threads"_a, "arrays"_a);
   nb::class_<Stem>(m, "Stem", "A convolution of images and its BatchNorm.")
       .def("__init__", &init_stem, nb::kw_only(), "conv"_a, "norm"_a)
       .def("forward", &run_stem, "threads"_a, "arrays"_a)

@@ -61,6 +61,15 @@ class Average:
 
     def backward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
 
+class Stairs:
+    """A function that is constant between edges, for so many numbers."""
+
+    def __init__(self, *, size: int, edges: int) -> None: ...
+
+    def forward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
+
+    def backward(self, threads: int, arrays: dict[str, tuple[int, int]]) -> None: ...
+
 class Stem:
     """A convolution of images and its BatchNorm."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ftbnn.nn import operators
+from ftbnn.nn import native, operators
 from ftbnn.nn.backend import backend
 from ftbnn.nn.rules import NO_RULE
 from ftbnn.nn.sign import Sign, sign
@@ -58,6 +58,10 @@ class Levels(Sign):
     def forward(self, x: Tensor) -> Tensor:
         if not self.is_binary:
             return super().forward(x)
+        if native.can_climb(x):
+            low, high = (self.thresholds.new_tensor([end]) for end in self.ends())
+            passes = native.Passes(low, high, torch.ones_like(low))
+            return native.stairs(x, self.thresholds, self.steps, passes)
         if torch.is_grad_enabled() and x.requires_grad:
             out: Tensor = _Quantise.apply(x, self.thresholds, self.steps, *self.ends())  # type: ignore[no-untyped-call]
             return out

@@ -83,6 +83,10 @@ CALLS = {
     ),
     "norm": lambda: (torch.ops.ftbnn.norm, called_with(NORM, lambda: PurifiedStem(3, 8)(learned(2, 3, 9, 9)))),
     "norm, pool": lambda: (torch.ops.ftbnn.norm, called_with(NORM, lambda: PlainStem(3, 8)(learned(2, 3, 9, 9)))),
+    "stairs": lambda: (
+        torch.ops.ftbnn.stairs,
+        (learned(2, 6, 5, 5), torch.tensor([-0.5, 0.5]), learned(3), torch.tensor([0.0, 1.0, 0.0])),
+    ),
 }
 
 

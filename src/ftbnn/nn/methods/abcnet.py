@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ftbnn.errors import UserError
+from ftbnn.nn import native
 from ftbnn.nn.method import Method
 from ftbnn.nn.rules import NO_RULE, Window
 from ftbnn.nn.sign import Sign, sign
@@ -74,8 +75,16 @@ class InputBases(Sign):
     def forward(self, x: Tensor) -> Tensor:
         if not self.is_binary:
             return super().forward(x)
+        if native.can_climb(x):
+            return self._climb(x)
         first, *others = (factor * codes for factor, codes in self.planes(x))
         return sum(others, first)
+
+    def _climb(self, x: Tensor) -> Tensor:
+        """The same as steps of twice a factor, from minus all factors up."""
+        lows = torch.nextafter(-self.shifts.detach(), torch.full_like(self.shifts, -torch.inf))  # included, too
+        passes = native.Passes(lows, 1 - self.shifts.detach(), self.factors)
+        return native.stairs(x, 0.5 - self.shifts, 2 * self.factors, passes, first=-self.factors.sum())
 
 
 def bases(weights: int, inputs: int) -> Method:

@@ -5,6 +5,18 @@ from ftbnn.nn.native.core import release_memory, require
 from ftbnn.nn.native.norm import normalise
 from ftbnn.nn.native.pool import average
 from ftbnn.nn.native.repeat import repeat
+from ftbnn.nn.native.stairs import Passes, can_climb, stairs
 from ftbnn.nn.native.stem import stem
 
-__all__ = ["Block", "average", "normalise", "release_memory", "repeat", "require", "stem"]
+__all__ = [
+    "Block",
+    "Passes",
+    "average",
+    "can_climb",
+    "normalise",
+    "release_memory",
+    "repeat",
+    "require",
+    "stairs",
+    "stem",
+]
