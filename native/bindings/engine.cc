@@ -86,6 +86,8 @@ nb::tuple read_graph(const std::string& path) {
     fields["left"] = copy_of(op.tail.left, channels);
     fields["right"] = copy_of(op.tail.right, channels);
     fields["after"] = copy_of(op.tail.after, channels);
+    fields["first_left"] = copy_of(op.tail.first_left, channels);
+    fields["first_right"] = copy_of(op.tail.first_right, channels);
     fields["low"] = op.tail.low;
     fields["high"] = op.tail.high;
     fields["shortcut"] = op.tail.shortcut;

@@ -161,9 +161,9 @@ void Fields::groups() {
 }
 
 void Fields::epilogue() {
-  enum { HAS_SCALE = 1, HAS_SHIFT = 2, HAS_SHORTCUT = 4, HAS_AFTER = 8 };
+  enum { HAS_SCALE = 1, HAS_SHIFT = 2, HAS_SHORTCUT = 4, HAS_AFTER = 8, HAS_PIECES = 16 };
   Tail& tail = op_->tail;
-  const int has = flags("epilogue", is_version(2) ? 15 : 7);
+  const int has = flags("epilogue", is_version(5) ? 31 : is_version(2) ? 15 : 7);
   const int act = flags("non-linearity", is_version(2) ? 9 : 3);
   const auto channels = static_cast<std::uint64_t>(out().c);
   if (has & HAS_SCALE) tail.scale = floats(channels, "scale");
@@ -185,6 +185,10 @@ void Fields::epilogue() {
     check(tail.low <= tail.high, "a clamp's ends are in the wrong order");
   }
   if (has & HAS_AFTER) tail.after = floats(channels, "what is added behind");
+  if (has & HAS_PIECES) {
+    tail.first_left = floats(channels, "first left slope");
+    tail.first_right = floats(channels, "first right slope");
+  }
 }
 
 const std::uint8_t* Fields::blob_bytes(std::uint64_t bytes, const char* what, std::uint64_t* where) {

@@ -41,7 +41,8 @@ struct Window {
 // The epilogue of an operator. Null where the file has none; arrays have one entry per output channel.
 struct Tail {
   const float *scale = nullptr, *shift = nullptr, *left = nullptr, *right = nullptr, *after = nullptr;
-  int shortcut = -1;  // value
+  const float *first_left = nullptr, *first_right = nullptr;  // before the shortcut; both or none
+  int shortcut = -1;                                          // value
   Act act = Act::none;
   Curve curve = Curve::none;  // in place of act
   float low = 0, high = 0;    // of a clamp

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint8_t MAGIC[8] = {0x89, 'F', 'T', 'B', 'N', 'N', '\r', '\n'};
 constexpr std::size_t HEADER = 64;
-constexpr std::uint32_t NEWEST = 4;
+constexpr std::uint32_t NEWEST = 5;
 constexpr std::uint64_t MAX_FILE = std::uint64_t{1} << 31;
 constexpr std::uint32_t MAX_LIST = 1U << 12, MAX_NAMES = 1U << 16, MAX_CHANNELS = 1U << 16, MAX_SIDE = 1U << 14,
                         MAX_RESIZE = 1U << 15;

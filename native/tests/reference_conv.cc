@@ -7,7 +7,7 @@ namespace ftbnn {
 void reference_finish(const Epilogue& end, std::size_t x, int channels, const float* sums) {
   float all[PANEL];
   for (int o = 0; o < channels; ++o) {
-    float y = end.scale[o] * sums[o] + end.shift[o];
+    float y = bend_first(end, o, end.scale[o] * sums[o] + end.shift[o]);
     if (end.shortcut != nullptr) y += end.shortcut[x * end.shortcut_stride + static_cast<std::size_t>(o)];
     all[o] = y = activate(end, o, y);
     if (end.out != nullptr) end.out[x * end.out_stride + static_cast<std::size_t>(o)] = y;

@@ -37,6 +37,7 @@ class Case:
     last: int | None = None
     act: str = "fprelu"
     shortcut: str = "none"  # "none", "own" or "out": the output buffer itself
+    pieces: bool = False  # before the shortcut
     after: bool = False
     threshold: bool = False
     out: bool = True
@@ -87,6 +88,7 @@ def cases(draw, most_inputs: int, most_outputs: int = 80) -> Case:
         has_border=bool(lot.integers(2)),
         act=str(lot.choice(ACTS)),
         shortcut=str(lot.choice(["none", "own", "out"])),
+        pieces=bool(lot.random() < 0.3),
         after=bool(lot.random() < 0.3),
         threshold=bool(lot.random() < 0.3),
         out=bool(lot.random() < 0.8),
@@ -115,14 +117,18 @@ class Ends:
                 "shift": rng.integers(-64, 64, channels) / 8,
                 "left": rng.integers(-8, 8, channels) / 4,
                 "right": rng.integers(-8, 8, channels) / 4,
+                "first_left": rng.choice([-1.0, 0.0, 0.25, 2.0], channels),
+                "first_right": rng.choice([-0.5, 0.0, 1.0, 4.0], channels),
                 "after": rng.integers(-8, 8, channels) / 4,
                 "threshold": rng.integers(-64, 64, channels) / 8,
             }
             shortcut = rng.integers(-64, 64, (last - first, columns, channels)) / 8
         else:
-            names = ("scale", "shift", "left", "right", "after", "threshold")
+            names = ("scale", "shift", "left", "right", "first_left", "first_right", "after", "threshold")
             numbers = {name: rng.standard_normal(channels) for name in names}
             shortcut = rng.standard_normal((last - first, columns, channels))
+        if not case.pieces:
+            del numbers["first_left"], numbers["first_right"]
         if not case.after:
             del numbers["after"]
         if not case.threshold:
@@ -148,6 +154,8 @@ class Ends:
         """Results, guards and all, by NumPy: of sums [rows][columns][channels]."""
         case, numbers = self.case, self.numbers
         y = numbers["scale"] * sums.astype(np.float32) + numbers["shift"]
+        if case.pieces:
+            y = y * np.where(y > 0, numbers["first_right"], numbers["first_left"])
         if case.shortcut != "none":
             y = y + self.shortcut
         slopes = {"relu": (0, 1), "prelu": (numbers["left"], 1), "fprelu": (numbers["left"], numbers["right"])}

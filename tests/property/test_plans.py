@@ -72,6 +72,7 @@ class Draft:
     def epilogue(self, output: Value) -> Epilogue:
         rng, channels = self.rng, output.channels
         act = str(rng.choice(["clamp", "clamp", "relu", "none", "fprelu"]))
+        has_pieces = rng.random() < 0.2
         same = [v for v in self.values if (v.channels, v.height, v.width) == (channels, output.height, output.width)]
         return Epilogue(
             scale=rng.choice([-1.0, 1.0, 2.0, 0.5], channels) if rng.random() < 0.4 else None,
@@ -83,6 +84,8 @@ class Draft:
             left=rng.choice([-1.0, 0.0, 1.0], channels) if act == "fprelu" else None,
             right=rng.choice([-1.0, 0.5, 1.0], channels) if act == "fprelu" else None,
             after=rng.integers(-2, 3, channels) * 1.0 if rng.random() < 0.2 else None,
+            first_left=rng.choice([-1.0, 0.0, 1.0], channels) if has_pieces else None,
+            first_right=rng.choice([-1.0, 0.5, 1.0], channels) if has_pieces else None,
         )
 
     def window(self, value: Value) -> Window:

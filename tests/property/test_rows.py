@@ -103,7 +103,7 @@ def epilogue(seed: int, *, exact: bool) -> tuple[np.ndarray, Case]:
     """A row, and what is done to it."""
     rng = np.random.default_rng(seed)
     width, channels = int(rng.integers(1, 20)), int(rng.integers(1, 70))
-    options = {name: bool(rng.integers(2)) for name in ("after", "threshold", "out", "codes")}
+    options = {name: bool(rng.integers(2)) for name in ("pieces", "after", "threshold", "out", "codes")}
     case = Case(
         outputs=channels,
         h=1,

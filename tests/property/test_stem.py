@@ -68,7 +68,9 @@ def test_kernels_equal_the_reference(name, bits, case):
 @given(case=cases(4))
 @thorough
 def test_the_reference_is_as_good_as_float32(bits, case):
-    case = replace(case, act="none", shortcut="none", out=True, after=False, threshold=False, dyadic=False)
+    case = replace(
+        case, act="none", shortcut="none", out=True, pieces=False, after=False, threshold=False, dyadic=False
+    )
     problem = Problem(case, bits)
     case, ends = problem.case, Ends(problem.case)
     scale, shift = problem.pixel.astype(np.float64)

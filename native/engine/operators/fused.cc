@@ -42,6 +42,10 @@ void FusedStep::prepare(const Forms& forms) {
   numbers_[LEFT] = by_panels(tail.left, 1);
   numbers_[RIGHT] = by_panels(tail.right, 1);
   if (tail.after != nullptr) numbers_[AFTER] = by_panels(tail.after, 0);
+  if (tail.first_left != nullptr) {
+    numbers_[FIRST_LEFT] = by_panels(tail.first_left, 1);
+    numbers_[FIRST_RIGHT] = by_panels(tail.first_right, 1);
+  }
   const float* threshold = direct_ >= 0 ? forms.code(direct_).threshold : nullptr;
   if (threshold != nullptr) numbers_[THRESHOLD] = by_panels(threshold, 0, copies_);
 }
@@ -55,6 +59,8 @@ Epilogue FusedStep::epilogue(const Image& image, int panel, int y) const {
   Epilogue end{};
   end.scale = numbers(SCALE);
   end.shift = numbers(SHIFT);
+  end.first_left = numbers(FIRST_LEFT);
+  end.first_right = numbers(FIRST_RIGHT);
   end.left = numbers(LEFT);
   end.right = numbers(RIGHT);
   end.after = has_curve() ? nullptr : numbers(AFTER);

@@ -29,12 +29,12 @@ class FusedStep : public Step {
   int copies() const { return copies_; }
 
  private:
-  enum Numbers { SCALE, SHIFT, LEFT, RIGHT, AFTER, THRESHOLD, COUNT };
+  enum Numbers { SCALE, SHIFT, LEFT, RIGHT, AFTER, FIRST_LEFT, FIRST_RIGHT, THRESHOLD, COUNT };
   AlignedArray<float> by_panels(const float* from, float absent, int copies = 1) const;
 
   const Groups groups_;
   const std::vector<Panel> panels_;
-  AlignedArray<float> numbers_[COUNT];  // [panel][PANEL]; of AFTER and THRESHOLD none if there are none
+  AlignedArray<float> numbers_[COUNT];  // [panel][PANEL]; from AFTER on none if there are none
   int direct_ = -1;                     // the coded form that it writes ...
   int copies_ = 1;                      // ... and its copies: THRESHOLD is [copy][panel][PANEL]
 };

@@ -55,7 +55,7 @@ void pointwise_row(const PointwiseRow& row) {
     const float* shortcut = end.shortcut != nullptr ? end.shortcut + x * end.shortcut_stride : nullptr;
     float all[PANEL];
     for (int c = 0; c < row.channels; ++c) {
-      float y = end.scale[c] * in[c] + end.shift[c];
+      float y = bend_first(end, c, end.scale[c] * in[c] + end.shift[c]);
       if (shortcut != nullptr) y += shortcut[c];
       all[c] = y = activate(end, c, y);
       if (end.out != nullptr) end.out[x * end.out_stride + c] = y;

@@ -1,6 +1,7 @@
 // What follows the sums of a convolution, while they are in registers: the contract of every kernel that has sums.
 //
-//   y = act(scale[o] * acc + shift[o] + shortcut[x][o]) + after[o]
+//   y = act(pieces(scale[o] * acc + shift[o]) + shortcut[x][o]) + after[o]
+//     pieces(z) = z, or z * (z > 0 ? first_right : first_left)
 //     relu    y > 0 ? y : 0                    fprelu  y > 0 ? right * y : left * y
 //     prelu   y > 0 ? y : left * y             clamp   y < low ? low : y > high ? high : y
 //
@@ -26,6 +27,8 @@ enum class Act : std::uint8_t { none, relu, prelu, fprelu, clamp };
 struct Epilogue {
   const float* scale;
   const float* shift;
+  const float* first_left;  // of the pieces before the shortcut; null: there are none
+  const float* first_right;
   const float* left;       // prelu, fprelu
   const float* right;      // fprelu
   const float* after;      // null: nothing is added
@@ -43,6 +46,11 @@ struct Epilogue {
 };
 
 // Internal linkage from here on: files of different ISAs never share a copy.
+
+// A value of channel c before its shortcut.
+[[maybe_unused]] static inline float bend_first(const Epilogue& end, int c, float y) {
+  return end.first_left == nullptr ? y : y * (y > 0 ? end.first_right[c] : end.first_left[c]);
+}
 
 // Of one value of channel c.
 [[maybe_unused]] static inline float activate(const Epilogue& end, int c, float y) {
@@ -97,7 +105,8 @@ struct Epilogue {
 // To the n-th panel behind this one, of the same group.
 [[maybe_unused]] static inline Epilogue of_panel(Epilogue end, int n) {
   const std::size_t channels = static_cast<std::size_t>(n) * PANEL;
-  for (const float** of : {&end.scale, &end.shift, &end.left, &end.right, &end.after, &end.threshold, &end.shortcut}) {
+  for (const float** of : {&end.scale, &end.shift, &end.first_left, &end.first_right, &end.left, &end.right, &end.after,
+                           &end.threshold, &end.shortcut}) {
     if (*of != nullptr) *of += channels;
   }
   if (end.out != nullptr) end.out += channels;

@@ -53,6 +53,15 @@ __attribute__((noinline)) inline void sign_copies(const Epilogue& end, int chann
   }
 }
 
+template <int Positions>
+inline void bend(const float* left_slopes, const float* right_slopes, __m256 (&y)[Positions]) {
+  const __m256 left = _mm256_loadu_ps(left_slopes), right = _mm256_loadu_ps(right_slopes);
+#pragma GCC unroll 8
+  for (int p = 0; p < Positions; ++p) {
+    y[p] = _mm256_mul_ps(y[p], _mm256_blendv_ps(left, right, _mm256_cmp_ps(y[p], _mm256_setzero_ps(), _CMP_GT_OQ)));
+  }
+}
+
 // Channels `first` to first + 7 of an epilogue, for some positions at a time. Each step takes all positions, so one
 // branch serves them all and they stay in registers.
 template <int Positions>
@@ -63,6 +72,7 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
   const __m256 scale = _mm256_loadu_ps(end.scale + first), shift = _mm256_loadu_ps(end.shift + first);
 #pragma GCC unroll 8
   for (int p = 0; p < Positions; ++p) y[p] = _mm256_fmadd_ps(scale, y[p], shift);
+  if (end.first_left != nullptr) bend(end.first_left + first, end.first_right + first, y);
   if (end.shortcut != nullptr) {
     const std::size_t stride = end.shortcut_stride;
     const float* shortcut = end.shortcut + x * stride + first;
@@ -82,11 +92,7 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
       y[p] = _mm256_blendv_ps(_mm256_mul_ps(left, y[p]), y[p], _mm256_cmp_ps(y[p], zero, _CMP_GT_OQ));
     }
   } else if (end.act == Act::fprelu) {
-    const __m256 left = _mm256_loadu_ps(end.left + first), right = _mm256_loadu_ps(end.right + first);
-#pragma GCC unroll 8
-    for (int p = 0; p < Positions; ++p) {
-      y[p] = _mm256_mul_ps(y[p], _mm256_blendv_ps(left, right, _mm256_cmp_ps(y[p], zero, _CMP_GT_OQ)));
-    }
+    bend(end.left + first, end.right + first, y);
   } else if (end.act == Act::clamp) {
     const __m256 low = _mm256_set1_ps(end.low), high = _mm256_set1_ps(end.high);
 #pragma GCC unroll 8

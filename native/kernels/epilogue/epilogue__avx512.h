@@ -38,6 +38,17 @@ __attribute__((noinline)) inline void sign_copies(const Epilogue& end, int chann
   }
 }
 
+template <int Positions>
+__attribute__((always_inline)) inline void bend(const float* left_slopes, const float* right_slopes,
+                                                __m512 (&y)[Positions]) {
+  const __m512 left = _mm512_loadu_ps(left_slopes), right = _mm512_loadu_ps(right_slopes);
+#pragma GCC unroll 16
+  for (int p = 0; p < Positions; ++p) {
+    const __mmask16 positive = _mm512_cmp_ps_mask(y[p], _mm512_setzero_ps(), _CMP_GT_OQ);
+    y[p] = _mm512_mul_ps(y[p], _mm512_mask_blend_ps(positive, left, right));
+  }
+}
+
 // Channels `first` to first + 15 of an epilogue, for some positions at a time. Each step takes all positions, so one
 // branch serves them all and they stay in registers (which they do only if GCC is told to unroll).
 template <int Positions>
@@ -49,6 +60,7 @@ __attribute__((always_inline)) inline void finish(const Epilogue& end, int chann
   const __m512 scale = _mm512_loadu_ps(end.scale + first), shift = _mm512_loadu_ps(end.shift + first);
 #pragma GCC unroll 16
   for (int p = 0; p < Positions; ++p) y[p] = _mm512_fmadd_ps(scale, y[p], shift);
+  if (end.first_left != nullptr) bend(end.first_left + first, end.first_right + first, y);
   if (end.shortcut != nullptr) {
     const std::size_t stride = end.shortcut_stride;
     const float* from = end.shortcut + x * stride + first;
@@ -70,12 +82,7 @@ __attribute__((always_inline)) inline void finish(const Epilogue& end, int chann
       y[p] = _mm512_mask_mul_ps(y[p], _mm512_cmp_ps_mask(y[p], zero, _CMP_NGT_UQ), y[p], left);
     }
   } else if (end.act == Act::fprelu) {
-    const __m512 left = _mm512_loadu_ps(end.left + first), right = _mm512_loadu_ps(end.right + first);
-#pragma GCC unroll 16
-    for (int p = 0; p < Positions; ++p) {
-      const __mmask16 positive = _mm512_cmp_ps_mask(y[p], zero, _CMP_GT_OQ);
-      y[p] = _mm512_mul_ps(y[p], _mm512_mask_blend_ps(positive, left, right));
-    }
+    bend(end.left + first, end.right + first, y);
   } else if (end.act == Act::clamp) {
     const __m512 low = _mm512_set1_ps(end.low), high = _mm512_set1_ps(end.high);
 #pragma GCC unroll 16

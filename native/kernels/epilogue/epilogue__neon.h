@@ -96,6 +96,12 @@ __attribute__((always_inline)) inline void finish(const Epilogue& end, int chann
   };
   const Floats scale = load_floats(end.scale + first), shift = load_floats(end.shift + first);
   each([&](float32x4_t v, int k) { return vfmaq_f32(shift.part[k], scale.part[k], v); });
+  const auto bend = [&](const float* left_slopes, const float* right_slopes) {
+    const Floats left = load_floats(left_slopes + first), right = load_floats(right_slopes + first);
+    each(
+        [&](float32x4_t v, int k) { return vmulq_f32(v, vbslq_f32(vcgtq_f32(v, zero), right.part[k], left.part[k])); });
+  };
+  if (end.first_left != nullptr) bend(end.first_left, end.first_right);
   if (end.shortcut != nullptr) {
     const float* from = end.shortcut + x * end.shortcut_stride + first;
     repeat<Positions>([&](auto p) {
@@ -112,9 +118,7 @@ __attribute__((always_inline)) inline void finish(const Epilogue& end, int chann
     const Floats left = load_floats(end.left + first);
     each([&](float32x4_t v, int k) { return vbslq_f32(vcgtq_f32(v, zero), v, vmulq_f32(left.part[k], v)); });
   } else if (end.act == Act::fprelu) {
-    const Floats left = load_floats(end.left + first), right = load_floats(end.right + first);
-    each(
-        [&](float32x4_t v, int k) { return vmulq_f32(v, vbslq_f32(vcgtq_f32(v, zero), right.part[k], left.part[k])); });
+    bend(end.left, end.right);
   } else if (end.act == Act::clamp) {
     const float32x4_t low = vdupq_n_f32(end.low), high = vdupq_n_f32(end.high);
     each([&](float32x4_t v, int) {  // by comparisons: what is not a number stays, and of zeros the one that is there

@@ -21,6 +21,9 @@ inline void finish(const Epilogue& end, std::size_t x, int count, const float* a
   const int channels = Partial ? count : PANEL;
   float y[PANEL];
   for (int o = 0; o < channels; ++o) y[o] = end.scale[o] * acc[o] + end.shift[o];
+  if (end.first_left != nullptr) {
+    for (int o = 0; o < channels; ++o) y[o] *= y[o] > 0 ? end.first_right[o] : end.first_left[o];
+  }
   if (end.shortcut != nullptr) {
     const float* shortcut = end.shortcut + x * end.shortcut_stride;
     for (int o = 0; o < channels; ++o) y[o] += shortcut[o];

@@ -32,6 +32,12 @@ inline void finish_whole(const Epilogue& end, int first, std::size_t x, v128_t (
   for_all(y, [&](v128_t acc, int v, int) {
     return wasm_f32x4_add(wasm_f32x4_mul(load(end.scale, v), acc), load(end.shift, v));
   });
+  const auto bend = [&](const float* left, const float* right) {
+    for_all(y, [&](v128_t sum, int v, int) {
+      return wasm_f32x4_mul(sum, wasm_v128_bitselect(load(right, v), load(left, v), wasm_f32x4_gt(sum, zero)));
+    });
+  };
+  if (end.first_left != nullptr) bend(end.first_left, end.first_right);
   if (end.shortcut != nullptr) {
     const float* shortcut = end.shortcut + x * end.shortcut_stride;
     for_all(y, [&](v128_t sum, int v, int p) {
@@ -45,9 +51,7 @@ inline void finish_whole(const Epilogue& end, int first, std::size_t x, v128_t (
       return wasm_v128_bitselect(sum, wasm_f32x4_mul(load(end.left, v), sum), wasm_f32x4_gt(sum, zero));
     });
   } else if (end.act == Act::fprelu) {
-    for_all(y, [&](v128_t sum, int v, int) {
-      return wasm_f32x4_mul(sum, wasm_v128_bitselect(load(end.right, v), load(end.left, v), wasm_f32x4_gt(sum, zero)));
-    });
+    bend(end.left, end.right);
   } else if (end.act == Act::clamp) {
     const v128_t low = wasm_f32x4_splat(end.low), high = wasm_f32x4_splat(end.high);
     for_all(y, [&](v128_t sum, int, int) { return wasm_f32x4_pmin(wasm_f32x4_pmax(sum, low), high); });
@@ -95,7 +99,7 @@ inline void finish(const Epilogue& end, int channels, int first, std::size_t x, 
     for (int v = 0; v < HALF; ++v) wasm_v128_store(some + v * LANES, y[v][p]);
     for (int c = 0; c < count; ++c) {
       const int o = first + c;
-      float sum = end.scale[o] * some[c] + end.shift[o];
+      float sum = bend_first(end, o, end.scale[o] * some[c] + end.shift[o]);
       if (end.shortcut != nullptr) sum += end.shortcut[at * end.shortcut_stride + static_cast<std::size_t>(o)];
       some[c] = sum = activate(end, o, sum);
       if (end.out != nullptr) end.out[at * end.out_stride + static_cast<std::size_t>(o)] = sum;

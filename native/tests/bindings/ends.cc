@@ -20,6 +20,8 @@ Ends::Ends(const nb::dict& given, const Groups& out, int rows, int width) : give
   left_ = by_panels("left", 1, true);
   right_ = by_panels("right", 1, true);
   after_ = by_panels("after", 0, false);
+  first_left_ = by_panels("first_left", 1, false);
+  first_right_ = by_panels("first_right", 1, false);
   base_.copies = given.contains("copies") ? nb::cast<int>(given["copies"]) : 0;
   require(base_.copies >= 0, "copies are 0 or more");
   const auto times = static_cast<std::size_t>(base_.copies) + 1;
@@ -76,6 +78,8 @@ Epilogue Ends::at(int panel) const {
   end.left = numbers(left_);
   end.right = numbers(right_);
   end.after = numbers(after_);
+  end.first_left = numbers(first_left_);
+  end.first_right = numbers(first_right_);
   end.threshold = numbers(threshold_);
   if (end.shortcut != nullptr) end.shortcut += channel;
   if (end.out != nullptr) end.out += channel;

@@ -22,7 +22,7 @@ class Ends {
 
   const nanobind::dict& given_;
   std::vector<Panel> panels_;
-  AlignedArray<float> scale_, shift_, left_, right_, after_, threshold_;
+  AlignedArray<float> scale_, shift_, left_, right_, after_, first_left_, first_right_, threshold_;
   Epilogue base_{};
 };
 

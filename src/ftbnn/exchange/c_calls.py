@@ -119,6 +119,7 @@ def tail(program: Program, operator: Fused) -> str:
     fields |= {"act": f"FTBNN_{end.act.upper()}", "left": floats(end.left), "right": floats(end.right)}
     if end.act == "clamp":
         fields |= {"low": number(end.low), "high": number(end.high)}
+    fields |= {"first_left": floats(end.first_left), "first_right": floats(end.first_right)}
     return struct("tail", "tail", fields | {"after": floats(end.after)})
 
 

@@ -95,7 +95,8 @@ def _products(operator: Conv | RoundedConv) -> int:
 
 def _tail(operator: Fused) -> int:
     end = operator.epilogue
-    return 1 + ACTS.get(end.act, CURVE) + sum(it is not None for it in (end.scale, end.shortcut, end.after))
+    acts = ACTS.get(end.act, CURVE) + (ACTS["fprelu"] if end.has_pieces else 0)
+    return 1 + acts + sum(it is not None for it in (end.scale, end.shortcut, end.after))
 
 
 def _taps(operator: Operator) -> int:

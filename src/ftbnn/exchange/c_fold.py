@@ -51,6 +51,8 @@ def end_of(
     with np.errstate(over="ignore", invalid="ignore"):
         factor = number(end.scale, 1) if scale is None else scale
         y: Floats = factor * acc + (number(end.shift, 0) if shift is None else shift)
+        if end.has_pieces:
+            y = y * np.where(y > 0, number(end.first_right, 1), number(end.first_left, 1))
         if end.act == "relu":
             y = np.where(y > 0, y, np.float32(0))
         elif end.act == "prelu":
@@ -67,10 +69,14 @@ def is_rising(end: Epilogue, channels: int) -> NDArray[np.bool_] | None:
     if end.act not in STRAIGHT:
         return None
     ones = np.ones(channels)
-    left = end.left if end.act in ("prelu", "fprelu") and end.left is not None else ones
-    right = end.right if end.act == "fprelu" and end.right is not None else ones
-    rises, falls = (left >= 0) & (right >= 0), (left <= 0) & (right <= 0)
-    return rises if (rises | falls).all() else None
+    rising = ones > 0
+    for pair in ((end.left, end.right), (end.first_left, end.first_right)):
+        left, right = (ones if slopes is None else slopes for slopes in pair)
+        rises, falls = (left >= 0) & (right >= 0), (left <= 0) & (right <= 0)
+        if not (rises | falls).all():
+            return None
+        rising = rising == rises
+    return rising
 
 
 def pixel_limits(scale: Floats, shift: Floats, code: Code) -> NDArray[np.int16] | None:

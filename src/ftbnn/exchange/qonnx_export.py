@@ -149,6 +149,9 @@ class _Builder:
             x = self.node("Mul", [x, self.per_channel(value, end.scale)])
         if end.shift is not None:
             x = self.node("Add", [x, self.per_channel(value, end.shift)])
+        if end.first_left is not None:
+            assert end.first_right is not None
+            x = self.pieces(value, end.first_left, end.first_right, x)
         if end.shortcut is not None:
             other = self.names[end.shortcut]
             if (end.shortcut in self.vectors) != (value in self.vectors):
@@ -168,15 +171,18 @@ class _Builder:
         if end.act == "fprelu":
             assert end.left is not None
             assert end.right is not None
-            right = self.node("Mul", [self.node("Relu", [x]), self.per_channel(value, end.right)])
-            turned = self.node("Relu", [self.node("Neg", [x])])
-            return self.node("Add", [right, self.node("Mul", [turned, self.per_channel(value, -end.left)])])
+            return self.pieces(value, end.left, end.right, x)
         if end.act == "clamp":
             return self.node("Clip", [x, self.constant(end.low), self.constant(end.high)])
         if end.act == "silu":
             return self.node("Mul", [x, self.node("Sigmoid", [x])])
         assert end.act == "none"
         return x
+
+    def pieces(self, value: Value, left: Array, right: Array, x: str) -> str:
+        above = self.node("Mul", [self.node("Relu", [x]), self.per_channel(value, right)])
+        turned = self.node("Relu", [self.node("Neg", [x])])
+        return self.node("Add", [above, self.node("Mul", [turned, self.per_channel(value, -np.asarray(left))])])
 
 
 CURVES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -1,7 +1,8 @@
 """Fusion: BatchNorms, biases, shortcuts and non-linearities into the epilogue of the operator before them.
 
-act(scale * acc + shift + shortcut) + after: a step joins as long as it comes no earlier in this order than what is
-there; a shift may, for sums have no order, and so may a scale behind straight pieces, whose slopes it changes. Of a
+act(pieces(scale * acc + shift) + shortcut) + after: a step joins as long as it comes no earlier in this order than what
+is there; a shift may, for sums have no order, and so may a scale behind straight pieces, whose slopes it changes.
+Straight pieces that a shortcut follows are the first ones, and make room for another non-linearity. Of a
 sum of convolutions each takes its part: a scale goes to all of them, a shortcut to the first that has none. What is
 done for signs alone, a shift or a BatchNorm, is the threshold of the binary convolution.
 """
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from ftbnn.groups import split_groups
 from ftbnn.packing.graph import (
+    STRAIGHT,
     BConv,
     Conv,
     Epilogue,
@@ -29,7 +31,6 @@ from ftbnn.packing.graph import (
 )
 
 LARGEST = float(np.finfo(np.float32).max)
-STRAIGHT = ("relu", "prelu", "fprelu")  # of two pieces
 
 # Of two operators that an addition could join, the first of these: what is left for the other is to be computed before.
 _PREFERENCE: tuple[type[Operator], ...] = (BConv, Conv, RoundedConv, Linear, Pointwise)
@@ -125,7 +126,11 @@ def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value],
     for before, readers, end in sorted(views, key=lambda view: _PREFERENCE.index(type(view[0]))):
         if before.output in whole and _rounds_parts(before.epilogue, end):
             continue
-        joined = (then(before.epilogue, end) or _spread(before, end, writer, reads)) if readers == 1 else None
+        joined = (
+            (then(before.epilogue, end, before.output.channels) or _spread(before, end, writer, reads))
+            if readers == 1
+            else None
+        )
         if joined is not None:
             before.epilogue = joined
             before.folded += (step.path, *step.folded)
@@ -144,7 +149,7 @@ def _spread(before: Fused, second: Epilogue, writer: dict[Value, Operator], read
     """The epilogue of the last part of a sum with what comes behind the sum, which the other parts take theirs of; None
     where one of them cannot. Nothing is changed then."""
     first, plan = before.epilogue, []
-    if first.shortcut is None or first.act != "none" or first.after is not None:
+    if first.shortcut is None or first.act != "none" or first.after is not None or first.has_pieces:
         return None
     value: Value | None = first.shortcut
     homeless = second.shortcut
@@ -155,11 +160,12 @@ def _spread(before: Fused, second: Epilogue, writer: dict[Value, Operator], read
             or reads[value] != 1
             or part.epilogue.act != "none"
             or part.epilogue.after is not None
+            or part.epilogue.has_pieces
         ):
             return None
         own, value = part.epilogue, part.epilogue.shortcut
         taken = homeless if own.shortcut is None else None
-        scaled = then(replace(own, shortcut=None), Epilogue(scale=second.scale, shortcut=taken))
+        scaled = then(replace(own, shortcut=None), Epilogue(scale=second.scale, shortcut=taken), part.output.channels)
         assert scaled is not None
         plan.append((part, scaled if taken is not None else replace(scaled, shortcut=own.shortcut)))
         homeless = None if taken is not None else homeless
@@ -170,7 +176,7 @@ def _spread(before: Fused, second: Epilogue, writer: dict[Value, Operator], read
         part.epilogue = replace(epilogue, shortcut=shortcut) if number else epilogue
         shortcut = part.output = Value(part.output.channels, part.output.height, part.output.width)
         writer[shortcut], reads[shortcut] = part, 1
-    joined = then(replace(first, shortcut=None), replace(second, shortcut=None))
+    joined = then(replace(first, shortcut=None), replace(second, shortcut=None), before.output.channels)
     assert joined is not None
     return replace(joined, shortcut=shortcut)
 
@@ -179,18 +185,22 @@ def _views(step: Pointwise) -> Iterator[tuple[Value, Epilogue]]:
     """The operator as its input's epilogue; a plain addition is as well that of its shortcut."""
     value, epilogue = step.inputs[0], step.epilogue
     yield value, epilogue
-    if epilogue.shortcut is not None and epilogue.scale is None and epilogue.shift is None:
+    if epilogue.shortcut is not None and epilogue.scale is None and epilogue.shift is None and not epilogue.has_pieces:
         yield epilogue.shortcut, replace(epilogue, shortcut=value)
 
 
-def then(first: Epilogue, second: Epilogue) -> Epilogue | None:
+def then(first: Epilogue, second: Epilogue, channels: int) -> Epilogue | None:
     """Both epilogues as one, or None where the order of steps does not allow it."""
     is_over = first.act != "none" or first.after is not None
     if second.scale is not None and second.affine is not None and first.act in STRAIGHT:
         return _steeper(first, *second.affine)
-    if is_over and (more := second.only_shift) is not None:
+    if (is_over or first.has_pieces) and (more := second.only_shift) is not None:
         return replace(first, after=more if first.after is None else first.after + more)
-    if is_over or (first.shortcut is not None and (second.scale is not None or second.shortcut is not None)):
+    scales = second.scale is not None or second.has_pieces
+    if first.act in STRAIGHT and second.shortcut is not None and not scales and second.shift is None:
+        return _behind_pieces(first, second, channels)
+    is_late = first.shortcut is not None and (scales or second.shortcut is not None)
+    if is_over or is_late or (first.has_pieces and (scales or second.shift is not None)):
         return None
     scale, shift = first.scale, first.shift
     if second.scale is not None:
@@ -199,7 +209,21 @@ def then(first: Epilogue, second: Epilogue) -> Epilogue | None:
     if second.shift is not None:
         shift = second.shift if shift is None else shift + second.shift
     shortcut = first.shortcut if first.shortcut is not None else second.shortcut
-    return replace(second, scale=scale, shift=shift, shortcut=shortcut)
+    bent = first if first.has_pieces else second
+    joined = replace(second, scale=scale, shift=shift, shortcut=shortcut)
+    return replace(joined, first_left=bent.first_left, first_right=bent.first_right)
+
+
+def _behind_pieces(first: Epilogue, second: Epilogue, channels: int) -> Epilogue | None:
+    """Straight pieces, then a shortcut: what is added behind the pieces is added behind the shortcut, if nothing else
+    is done there."""
+    if first.shortcut is not None or first.has_pieces or (first.after is not None and second.act != "none"):
+        return None
+    left, right = first.slopes(channels)
+    after = second.after
+    if first.after is not None:
+        after = first.after if after is None else first.after + after
+    return replace(second, scale=first.scale, shift=first.shift, first_left=left, first_right=right, after=after)
 
 
 def _steeper(first: Epilogue, scale: Numbers, shift: Numbers) -> Epilogue:

@@ -17,6 +17,7 @@ Numbers = NDArray[np.float64]
 ActName = Literal["none", "relu", "prelu", "fprelu", "clamp", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh"]
 ACTS: tuple[ActName, ...] = get_args(ActName)  # by their numbers in the file
 ACTS_OF_VERSION_1 = ACTS[:4]
+STRAIGHT: tuple[ActName, ...] = ("relu", "prelu", "fprelu")  # of two pieces
 
 # What stands in the file: six u32, one u32, one u8, or a blob: of real weights, of rounded ones, of a number per
 # channel, of bits, of whole numbers.
@@ -61,7 +62,10 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Epilogue:
-    """y = act(scale[c] * acc + shift[c] + shortcut) + after[c], for what is not None."""
+    """y = act(pieces(scale[c] * acc + shift[c]) + shortcut) + after[c], for what is not None.
+
+    pieces(x) = first_right[c] * x where x > 0, else first_left[c] * x: a non-linearity before the shortcut.
+    """
 
     scale: Numbers | None = None
     shift: Numbers | None = None
@@ -72,16 +76,29 @@ class Epilogue:
     low: float = 0.0  # of a clamp
     high: float = 0.0
     after: Numbers | None = None
+    first_left: Numbers | None = None  # both or none
+    first_right: Numbers | None = None
 
     @property
     def version(self) -> int:
         """The first version of the file that has all of it."""
+        if self.has_pieces:
+            return 5
         return 1 if self.after is None and self.act in ACTS_OF_VERSION_1 else 2
+
+    @property
+    def has_pieces(self) -> bool:
+        return self.first_left is not None
+
+    def slopes(self, channels: int) -> tuple[Numbers, Numbers]:
+        """Left and right of a non-linearity of two straight pieces."""
+        left = np.zeros(channels) if self.left is None else self.left
+        return left, np.ones(channels) if self.right is None else self.right
 
     @property
     def affine(self) -> tuple[Numbers, Numbers] | None:
         """What it multiplies each channel with and adds then, if it does nothing else."""
-        does_more = self.act != "none" or any(it is not None for it in (self.shortcut, self.after))
+        does_more = self.act != "none" or any(it is not None for it in (self.shortcut, self.after, self.first_left))
         given = next((it for it in (self.scale, self.shift) if it is not None), None)
         if does_more or given is None:
             return None
@@ -91,11 +108,12 @@ class Epilogue:
     @property
     def only_shift(self) -> Numbers | None:
         """What it adds to each channel, if it does nothing else."""
-        does_more = self.act != "none" or any(it is not None for it in (self.scale, self.shortcut, self.after))
+        others = (self.scale, self.shortcut, self.after, self.first_left)
+        does_more = self.act != "none" or any(it is not None for it in others)
         return None if does_more else self.shift
 
 
-EPILOGUE_FLAGS = ("scale", "shift", "shortcut", "after")  # by their bits in the file
+EPILOGUE_FLAGS = ("scale", "shift", "shortcut", "after", "first_left")  # by their bits in the file
 
 
 @dataclass(frozen=True)
@@ -186,7 +204,7 @@ class BConv(Fused):
 
     @property
     def version(self) -> int:
-        return super().version if self.threshold is None else 2
+        return max(super().version, 1 if self.threshold is None else 2)
 
 
 @dataclass
@@ -271,7 +289,7 @@ class RoundedConv(Fused):
 
     @property
     def version(self) -> int:
-        return 3
+        return max(super().version, 3)
 
     @property
     def weights(self) -> tuple[NDArray[np.float32], ...]:

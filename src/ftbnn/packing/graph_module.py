@@ -58,6 +58,8 @@ class _Step(nn.Module):
     shift: Tensor | None
     left: Tensor | None
     right: Tensor | None
+    first_left: Tensor | None
+    first_right: Tensor
     after: Tensor | None
     threshold: Tensor | None
 
@@ -76,7 +78,7 @@ class _Step(nn.Module):
         self.weights = nn.ParameterList(nn.Parameter(weight, requires_grad=False) for weight in weights)
         self._keep("threshold", getattr(operator, "threshold", None))
         if isinstance(operator, Fused):
-            for name in ("scale", "shift", "left", "right", "after"):
+            for name in ("scale", "shift", "first_left", "first_right", "left", "right", "after"):
                 self._keep(name, getattr(operator.epilogue, name))
 
     def _keep(self, name: str, numbers: NDArray[np.generic] | None) -> None:
@@ -94,6 +96,8 @@ class _Step(nn.Module):
             x = x * self.scale
         if self.shift is not None:
             x = x + self.shift
+        if self.first_left is not None:
+            x = _bend(x, self.first_left, self.first_right)
         if operator.epilogue.shortcut is not None:
             x = x + inputs[-1]
         x = self._activate(x, operator.epilogue)
@@ -108,8 +112,12 @@ class _Step(nn.Module):
             return x
         if self.right is None:
             return F.prelu(x, self.left.flatten())
-        positive = x.clamp_min(0)
-        return torch.addcmul(positive * self.right, x - positive, self.left)
+        return _bend(x, self.left, self.right)
+
+
+def _bend(x: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    positive = x.clamp_min(0)
+    return torch.addcmul(positive * right, x - positive, left)
 
 
 CURVES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -54,7 +54,8 @@ def _operator(row: dict[str, Any], values: list[Value]) -> Operator:
     elif kind is Map:
         fields["factors"] = fields["factors"].reshape(output.height, output.width)
     if issubclass(kind, Fused):
-        end: dict[str, Any] = {key: _numbers(row[key]) for key in ("scale", "shift", "left", "right", "after")}
+        names = ("scale", "shift", "left", "right", "after", "first_left", "first_right")
+        end: dict[str, Any] = {key: _numbers(row[key]) for key in names}
         end |= {key: row[key] for key in ("act", "low", "high")}
         end["shortcut"] = values[row["shortcut"]] if row["shortcut"] >= 0 else None
         fields["epilogue"] = Epilogue(**end)

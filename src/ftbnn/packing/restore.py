@@ -103,7 +103,12 @@ def _check_same(own: list[Fused], others: list[Fused], keeps: str | None, path: 
 def _settings(operator: Fused) -> list[Any]:
     end = operator.epilogue
     ends = np.array([end.low, end.high], np.float32).tolist()
-    return [end.act, ends, *(getattr(operator, name, None) for name in ("window", "groups", "zero_one", "bits"))]
+    return [
+        end.act,
+        end.has_pieces,
+        ends,
+        *(getattr(operator, name, None) for name in ("window", "groups", "zero_one", "bits")),
+    ]
 
 
 def _numbers(operator: Fused) -> Iterator[NDArray[Any]]:
@@ -118,7 +123,7 @@ def _numbers(operator: Fused) -> Iterator[NDArray[Any]]:
     end, channels = operator.epilogue, operator.output.channels
     yield _or(end.scale, np.ones(channels))
     yield _or(end.shift, np.zeros(channels))
-    yield from (slope for slope in (end.left, end.right) if slope is not None)
+    yield from (slope for slope in (end.left, end.right, end.first_left, end.first_right) if slope is not None)
     yield _or(end.after, np.zeros(channels))
 
 
@@ -146,10 +151,11 @@ def _packed(operator: Fused) -> Packed:
     end, channels = operator.epilogue, operator.output.channels
     packed = Packed(tensor(_or(end.scale, np.ones(channels))), tensor(_or(end.shift, np.zeros(channels))))
     packed.after = tensor(_or(end.after, np.zeros(channels)))
-    if end.left is not None:
-        packed.left = tensor(end.left)
-    if end.right is not None:
-        packed.right = tensor(end.right)
+    left, right = (end.first_left, end.first_right) if end.has_pieces else (end.left, end.right)
+    if left is not None:
+        packed.left = tensor(left)
+    if right is not None:
+        packed.right = tensor(right)
     if isinstance(operator, kinds.BConv):
         packed.positive = [tensor(part) for part in operator.positive]
         packed.threshold = tensor(_or(operator.threshold, np.zeros(operator.inputs[0].channels)))

@@ -156,6 +156,10 @@ class _Writer:
             parts.append(struct.pack("<2f", end.low, end.high))
         if end.after is not None:
             parts.append(self.floats(path, "addition behind", end.after))
+        if end.first_left is not None:
+            assert end.first_right is not None
+            parts.append(self.floats(path, "first left slope", end.first_left))
+            parts.append(self.floats(path, "first right slope", end.first_right))
         return b"".join(parts)
 
 

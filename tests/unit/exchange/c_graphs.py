@@ -70,7 +70,17 @@ class Maker:
             high=float(high),
             after=self.maybe(0.3, channels),
             **slopes,
+            **self.pieces(channels),
         )
+
+    def pieces(self, channels):
+        """What stands before a shortcut: nothing mostly; a ReLU, a PReLU, any slopes."""
+        kind = self.random.choice(["none", "none", "relu", "prelu", "any"])
+        if kind == "none":
+            return {}
+        left = np.zeros(channels) if kind == "relu" else self.numbers(channels)
+        right = self.numbers(channels) if kind == "any" else np.ones(channels)
+        return {"first_left": left, "first_right": right}
 
     def windowed(self, value, channels):
         """A window that touches the map everywhere, and the output it gives."""

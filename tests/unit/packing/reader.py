@@ -95,7 +95,7 @@ class Graph:
 
     def epilogue(self, channels):
         flags, act = self.take("BB")
-        assert flags < (16 if self.file.version > 1 else 8)
+        assert flags < (32 if self.file.version > 4 else 16 if self.file.version > 1 else 8)
         assert act < (10 if self.file.version > 1 else 4)
         return {
             "scale": self.blob("<f4", channels) if flags & 1 else None,
@@ -106,6 +106,8 @@ class Graph:
             "right": self.blob("<f4", channels) if act == 3 else None,
             "ends": self.take("2f") if act == 4 else None,
             "after": self.blob("<f4", channels) if flags & 8 else None,
+            "first_left": self.blob("<f4", channels) if flags & 16 else None,
+            "first_right": self.blob("<f4", channels) if flags & 16 else None,
         }
 
 
@@ -119,7 +121,7 @@ def read(data):
         "<8sIIQQQII", data
     )
     assert magic == bytes.fromhex("894654424E4E0D0A")
-    assert version in (1, 2, 3, 4)
+    assert version in (1, 2, 3, 4, 5)
     assert header == 64
     assert data[48:60] == bytes(12)
     assert struct.unpack_from("<I", data, 60)[0] == zlib.crc32(data[:60])
@@ -146,7 +148,7 @@ def read(data):
 
 
 def read_steps(graph, channels):
-    assert graph.file.version == 4
+    assert graph.file.version >= 4
     count, rows = graph.take("I"), graph.take("I")
     assert rows in (1, channels)
     thresholds = graph.blob("<f4", count * rows).reshape(rows, count)
@@ -216,6 +218,16 @@ def read_operator(graph, values):  # noqa: PLR0912, PLR0915 - a branch for each 
     return SimpleNamespace(**fields, shape=values[output])
 
 
+def sealed(data, at, change):
+    """The file with other bytes at `at`, and right checksums."""
+    data = bytearray(data)
+    data[at : at + len(change)] = change
+    graph_bytes, offset = struct.unpack_from("<QQ", data, 16)
+    struct.pack_into("<II", data, 40, zlib.crc32(data[64 : 64 + graph_bytes]), zlib.crc32(data[offset:]))
+    struct.pack_into("<I", data, 60, zlib.crc32(data[:60]))
+    return bytes(data)
+
+
 def epilogue(operator, x, values):
     def per_channel(numbers):
         return numbers.reshape(-1, 1, 1)
@@ -224,6 +236,8 @@ def epilogue(operator, x, values):
         x = x * per_channel(operator.scale)
     if operator.shift is not None:
         x = x + per_channel(operator.shift)
+    if operator.first_left is not None:
+        x = torch.where(x > 0, per_channel(operator.first_right) * x, per_channel(operator.first_left) * x)
     if operator.shortcut is not None:
         x = x + values[operator.shortcut]
     if operator.act in ("relu", "prelu", "fprelu"):

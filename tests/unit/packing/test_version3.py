@@ -1,13 +1,13 @@
 """Rounded convolutions in the file (version 3): the bytes, what is refused, the engine, and the way back."""
 
 import struct
-import zlib
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from export_networks import export_and_read, outputs, randomise
+from reader import sealed
 from torch import nn
 
 from ftbnn.budget import count
@@ -34,16 +34,6 @@ def hand_made(integers=((1, -2, 3),), unit=(0.5,), bits=8):
     numbers = {"bits": bits, "integers": (weights,), "unit": np.array(unit)}
     conv = RoundedConv("conv", (image,), out, Epilogue(), window=window, groups=1, **numbers)
     return encode(Graph(image, out, (conv,)), INFO)
-
-
-def sealed(data, at, change):
-    """The file with other bytes at `at`, and right checksums."""
-    data = bytearray(data)
-    data[at : at + len(change)] = change
-    graph_bytes, offset = struct.unpack_from("<QQ", data, 16)
-    struct.pack_into("<II", data, 40, zlib.crc32(data[64 : 64 + graph_bytes]), zlib.crc32(data[offset:]))
-    struct.pack_into("<I", data, 60, zlib.crc32(data[:60]))
-    return bytes(data)
 
 
 @every_size
@@ -75,7 +65,7 @@ def test_what_is_out_of_range_is_refused():
         (at_bits, b"\x20", "unknown number of bits 32"),
         (at_bits, b"\x10", "weights has 3 bytes, not 6"),
         (8, b"\x02", "unknown kind 11"),
-        (8, b"\x05", "version 5"),
+        (8, b"\x06", "version 6"),
     ):
         with pytest.raises(FormatError, match=message):
             load(sealed(data, at, change))

@@ -295,7 +295,7 @@ def test_flipped_bits_behind_right_checksums_never_crash(tiny):
 def test_a_later_version_and_a_payload_of_nan_are_refused(tiny):
     data = bytearray(tiny[1].read_bytes())
     later = bytearray(data)
-    struct.pack_into("<I", later, 8, 5)
+    struct.pack_into("<I", later, 8, 6)
     refuse(sealed(bytes(later)))
     payload_at = struct.unpack_from("<Q", data, 24)[0]
     data[payload_at:] = b"\xff" * (len(data) - payload_at)

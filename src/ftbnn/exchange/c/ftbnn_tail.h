@@ -75,7 +75,7 @@ static inline void ftbnn_end(struct ftbnn_out_writer* to) {
   if (to->codes.at != NULL) ftbnn_end_bits(&to->codes);
 }
 
-/* y = act(scale[c] * acc + shift[c] + shortcut) + after[c], of what is not NULL. */
+/* y = act(pieces(scale[c] * acc + shift[c]) + shortcut) + after[c], of what is not NULL. */
 enum {
   FTBNN_NONE,
   FTBNN_RELU,
@@ -95,6 +95,7 @@ struct ftbnn_tail {
   const float *left, *right; /* slopes of PRELU and FPRELU */
   float low, high;           /* of CLAMP */
   const float* after;
+  const float *first_left, *first_right; /* slopes of the pieces, both or none */
 };
 
 #if defined(FTBNN_CURVES) /* said by networks that have some */
@@ -126,6 +127,7 @@ static inline float ftbnn_ramp(float y) { /* 0 to 6 */
 static inline float ftbnn_finish(const struct ftbnn_tail* tail, int32_t at, int32_t c, float y) {
   if (tail->scale != NULL) y = tail->scale[c] * y;
   y = y + (tail->shift != NULL ? tail->shift[c] : 0.0f);
+  if (tail->first_left != NULL) y *= y > 0 ? tail->first_right[c] : tail->first_left[c];
   if (tail->shortcut != NULL) y += tail->shortcut[at];
   switch (tail->act) {
     case FTBNN_RELU:
