@@ -11,7 +11,7 @@ from torch import nn
 
 from ftbnn import _native
 from ftbnn.nn import FPReLU, use_backend
-from ftbnn.nn.native import normalise
+from ftbnn.nn.native import bend, normalise
 from ftbnn.nn.native.norm import NORM
 
 OUTPUT_TOLERANCE = 1e-5  # float32, relative to the largest output
@@ -114,6 +114,31 @@ def check_norm(made):
 
 def test_norms_equal_double_precision(isa):  # noqa: ARG001
     check_norm()
+
+
+@pytest.mark.parametrize("make", [lambda: nn.PReLU(40, init=0.3), lambda: FPReLU(40, left=-0.2, right=1.5)])
+def test_a_non_linearity_alone_is_that_of_pytorch(isa, make):  # noqa: ARG001
+    torch.manual_seed(0)
+    act, x = make(), torch.randn(3, 40, 9, 7)
+    found = []
+    for backend in ("native", "torch"):
+        own = x.clone().requires_grad_()
+        act.zero_grad()
+        with use_backend(backend), patch.object(NORM, "run", wraps=NORM.run) as seen:
+            out = bend(own, act)
+        assert seen.call_count == (backend == "native")
+        out.backward(torch.cos(x))
+        found.append([out.detach(), own.grad, *(parameter.grad for parameter in act.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        assert_near(ours, theirs.double(), OUTPUT_TOLERANCE, "alone")
+
+
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.Tanh(), nn.PReLU(), nn.PReLU(40).requires_grad_(False)])
+def test_what_learns_no_slopes_for_channels_stays_with_pytorch(act):
+    x = torch.randn(2, 40, 3, 3)
+    with use_backend("native"), patch.object(NORM, "run") as seen:
+        assert torch.equal(bend(x, act), act(x))
+    assert not seen.called
 
 
 def arguments_of(x, norm, then, shortcut):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ftbnn.nn.layer import is_watched
 from ftbnn.nn.method import Act, Method, Shape, activation
 from ftbnn.nn.methods import method_named
-from ftbnn.nn.native import Block, average, normalise, repeat
+from ftbnn.nn.native import Block, average, bend, normalise, repeat
 
 # A Hardtanh behind a shortcut cuts what all blocks before it have added up. At BatchNorm's usual first gain of 1 a
 # fresh ResNet-20 cuts 33 to 45 % in every block: what shortcuts carry of the stem's gradient is a thousandth of it, the
@@ -46,7 +46,7 @@ class Ordered(nn.Module):
                 assert self.norm is not None
                 x = normalise(x, self.norm, None)
             else:
-                x = self.conv(x) if step == "C" else self.act(x)
+                x = self.conv(x) if step == "C" else bend(x, self.act)
         return x
 
 

@@ -40,6 +40,7 @@ from ftbnn.nn.levels import Levels
 from ftbnn.nn.methods.reactnet import RPReLU, RSign
 from ftbnn.nn.native.block import listening
 from ftbnn.nn.rules import GrowingFourier, SharpeningWedge
+from ftbnn.nn.scales import MapScale
 from ftbnn.nn.transforms import Revived, Standardised, clipped, power_of_two
 from ftbnn.packing import pack
 from ftbnn.packing.read import read_graph
@@ -561,3 +562,20 @@ def test_the_largest_weight_scales_a_users_filters():
     conv = BConv(2, 3, 1, signs=LargestSigns())
     assert torch.equal(conv.signs(conv.weight).abs().amax((1, 2, 3)), conv.weight.abs().amax((1, 2, 3)))
     assert math.isfinite(conv(torch.ones(1, 2, 1, 1)).sum().item())
+
+
+def test_scales_of_places_are_the_same_in_training_and_in_evaluation():
+    torch.manual_seed(0)
+    scale, out = MapScale(5), torch.randn(2, 5, 4, 3)
+    scale.take_size(4, 3)
+    for parameter in scale.parameters():
+        nn.init.normal_(parameter)
+    found = []
+    for training in (True, False):
+        scale.train(training).zero_grad()
+        given = out.clone().requires_grad_()
+        y = scale(given, given)
+        y.backward(torch.cos(out))
+        found.append([y.detach(), given.grad, *(parameter.grad for parameter in scale.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)

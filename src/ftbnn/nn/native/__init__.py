@@ -2,7 +2,7 @@
 
 from ftbnn.nn.native.block import Block
 from ftbnn.nn.native.core import release_memory, require
-from ftbnn.nn.native.norm import normalise
+from ftbnn.nn.native.norm import bend, normalise
 from ftbnn.nn.native.pool import average
 from ftbnn.nn.native.repeat import repeat
 from ftbnn.nn.native.stairs import Passes, can_climb, stairs
@@ -12,6 +12,7 @@ __all__ = [
     "Block",
     "Passes",
     "average",
+    "bend",
     "can_climb",
     "normalise",
     "release_memory",

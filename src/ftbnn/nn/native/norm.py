@@ -149,6 +149,18 @@ def normalise(x: Tensor, norm: nn.Module, then: nn.Module | None, *, shortcut: T
     return out if then is None else then(out)
 
 
+def bend(x: Tensor, act: nn.Module) -> Tensor:
+    """act(x); where its slopes learn natively, as what follows a norm that changes nothing."""
+    slopes = slopes_of(act, x.shape[1]) if is_in_use() and is_map(x) and _is_ours(act) else None
+    if slopes is None or not _are_two(slopes) or not any(parameter.requires_grad for parameter in act.parameters()):
+        out: Tensor = act(x)
+        return out
+    zeros = x.new_zeros(x.shape[1])
+    given = {"x": x, "left": slopes.left, "right": slopes.right, "running_mean": zeros, "running_var": zeros + 1}
+    bent: Tensor = NORM.run(given, Settings((), batch_stats=False, eps=0.0, momentum=0.0))["out"]
+    return bent
+
+
 def fusion_of(norm: nn.Module, then: nn.Module | None, shape: tuple[int, ...], *, has_shortcut: bool) -> Fusion | None:
     """Of a map of this shape; None if the norm is not the core's to compute."""
     if type(norm) is not nn.BatchNorm2d or norm.num_features != shape[1] or not _is_ours(norm):
