@@ -74,6 +74,18 @@ def test_every_method_is_listed_where_a_user_looks(capsys):
         assert entry.published.removeprefix("ImageNet ") in listed, name
 
 
+def test_rows_with_numbers_and_of_ones_own_are_shown_in_full(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text('from ftbnn.nn import Method\nMINE = Method("my own way")\n')
+    assert main(["methods", f"{tmp_path}/mine.py:MINE"]) == 0
+    assert main(["methods", "abc(5,3)"]) == 0
+    shown = capsys.readouterr().out
+    assert "my own way" in shown
+    assert "5 bases of weights, 3 of inputs" in shown
+    for wrong in (f"{tmp_path}/mine.py:NONE", "abc(5)", "nothing(3)"):
+        assert main(["methods", wrong]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_methods_shows_what_was_reached_here(tmp_path, capsys):
     rows = [{"method": "irnet", "top1": 71.234, "epochs": 20, "seeds": 2}, {"method": "recu", "top1": None}]
     tables = [{"name": "methods", "caption": "", "columns": [], "rows": rows}]

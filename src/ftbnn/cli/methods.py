@@ -14,7 +14,8 @@ RESULTS = Path("results")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("filter", nargs="?", default="", help="show only names that contain this text, in full")
+    told = "show only names that contain this text, in full; or FILE.py:METHOD, a row of yours"
+    parser.add_argument("filter", nargs="?", default="", help=told)
     parser.add_argument(
         "--results",
         type=Path,
@@ -27,11 +28,15 @@ def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn methods")
     from ftbnn.errors import unknown
     from ftbnn.models import METHODS, REGISTRY
+    from ftbnn.nn import method_named
+    from ftbnn.own import is_own
 
     ours = _ours(RESULTS if args.results is None else args.results, must=args.results is not None)
     facts = [_of_method(name, row, ours) for name, row in METHODS.items()]
     facts += [_of_network(name, entry) for name, entry in REGISTRY.items() if entry.published]
     shown = [fact for fact in facts if args.filter in fact["name"]]
+    if not shown and ("(" in args.filter or is_own(args.filter)):
+        shown = [_of_method(args.filter, method_named(args.filter), ours)]
     if not shown:
         raise unknown("method", args.filter, [fact["name"] for fact in facts])
     if args.json:

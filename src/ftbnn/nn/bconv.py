@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, wrong_kind
 from ftbnn.groups import Part, split_groups
 from ftbnn.nn import native, operators
 from ftbnn.nn.backend import backend
@@ -119,10 +119,8 @@ class BConv(Layer):
         super().__init__()
         for side, given, kind in (("input", input, Sign), ("signs", signs, Signs)):
             if given is not None and not isinstance(given, kind):
-                raise UserError(
-                    f"{side} of a binary convolution is a {kind.__name__} or a class derived from it, "
-                    f"not a {type(given).__name__}"
-                )
+                wanted = f"{side} of a binary convolution is a {kind.__name__} or a class derived from it"
+                raise wrong_kind(wanted, given)
         if bias:
             raise UserError("a binary convolution has no bias; the BatchNorm behind it has one")
         if min(in_channels, out_channels) < 1:

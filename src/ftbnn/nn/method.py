@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from torch import nn
 
-from ftbnn.errors import UserError, unknown
+from ftbnn.errors import UserError, unknown, wrong_kind
 from ftbnn.nn.bconv import BConv
 from ftbnn.nn.fprelu import FPReLU
 from ftbnn.nn.sign import Sign
@@ -33,7 +33,7 @@ def _maker(act: Act) -> Callable[[int], nn.Module]:
             raise unknown("non-linearity", act, ACTS)
         return ACTS[act]
     if isinstance(act, nn.Module) or not callable(act):  # a module can be called, but not with channels
-        raise UserError(f"a non-linearity is a name or makes a module for so many channels, not a {type(act).__name__}")
+        raise wrong_kind("a non-linearity is a name or makes a module for so many channels", act)
     return act
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from ftbnn import _native
 from ftbnn._native import FormatError
-from ftbnn.errors import UserError
+from ftbnn.errors import UserError, wrong_kind
 from ftbnn.runtime.images import CHANNELS, centre_view, picture_of, upright
 from ftbnn.text import counted, line
 from ftbnn.zoo import resolve
@@ -102,7 +102,7 @@ class Model:
 
     def __init__(self, source: Given, *, threads: int | None = None, **settings: Any) -> None:
         if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview | BytesIO):
-            raise UserError(f"a model is a path, zoo:NAME or the bytes of a file, not a {type(source).__name__}")
+            raise wrong_kind("a model is a path, zoo:NAME or the bytes of a file", source)
         given = _bytes_of(source)
         name = "these bytes" if given is not None else os.fspath(source)  # type: ignore[arg-type]
         count = _native.cores() if threads is None else _whole("threads", threads, MOST_THREADS)

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from ftbnn.data import Source, Spec, source_of
 from ftbnn.data.batches import Batches, derive_seed, first_images
 from ftbnn.data.own import LoaderBatches
-from ftbnn.errors import UserError, unknown
+from ftbnn.errors import UserError, unknown, wrong_kind
 from ftbnn.models.spec import ModelSpec
 from ftbnn.nn.layer import check_network
 from ftbnn.nn.native import release_memory
@@ -56,9 +56,9 @@ def fit(
     options = options or Options()
     recipe = recipes.find(recipe) if isinstance(recipe, str) else recipe
     if not isinstance(options, Options):
-        raise UserError(f"options are an ftbnn.Options, not a {type(options).__name__}")
+        raise wrong_kind("options are an ftbnn.Options", options)
     if not isinstance(recipe, Recipe | Steps):
-        raise UserError(f"a recipe is a name, a Recipe or Steps, not a {type(recipe).__name__}")
+        raise wrong_kind("a recipe is a name, a Recipe or Steps", recipe)
     if not callable(network):
         check_network(network, "fit")
     source, run = source_of(data), RunDir(Path(out))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ftbnn.errors import UserError, refusing, unknown
+from ftbnn.errors import UserError, refusing, unknown, wrong_kind
 from ftbnn.models.spec import ModelSpec
 
 LEAST = {"seed": 0, "workers": 0, "save_every": 0, "log_every": 1, "max_corrupt": 0}
@@ -58,6 +58,6 @@ class Options:
         for name, kind in functions.items():
             value = getattr(self, name)
             if value is not None and not callable(value):
-                raise UserError(f"{name} is {kind}, not a {type(value).__name__}")
+                raise wrong_kind(f"{name} is {kind}", value)
         if not isinstance(self.callbacks, Sequence) or not all(map(callable, self.callbacks)):
             raise UserError("callbacks are a list of functions of an epoch's row and the network")

@@ -402,7 +402,7 @@ def test_a_method_that_does_not_exist_is_named():
         build("ftbnn18", method="irnett")
     with pytest.raises(UserError, match="toy-relu is not made binary by a method of choice"):
         build("toy-relu", method="irnet")
-    with pytest.raises(UserError, match=r"a method is a name or an ftbnn.nn.Method, not a int"):
+    with pytest.raises(UserError, match=r"a method is a name or an ftbnn.nn.Method, not an int"):
         build("ftbnn18", method=3)
 
 
@@ -412,7 +412,7 @@ def test_a_method_that_does_not_exist_is_named():
         *(({"order": order}, "the order of a block is one of CB.A, ") for order in ("ABC", "B+C", "cb+a", "", None)),
         ({"act": "preluu"}, "unknown non-linearity 'preluu'; did you mean prelu"),
         ({"stage_end_act": "rellu"}, "unknown non-linearity 'rellu'"),
-        ({"stem_act": 3}, "a non-linearity is a name or makes a module for so many channels, not a int"),
+        ({"stem_act": 3}, "a non-linearity is a name or makes a module for so many channels, not an int"),
         ({"act": nn.PReLU()}, "not a PReLU"),
     ],
 )

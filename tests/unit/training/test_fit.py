@@ -454,7 +454,7 @@ class Named(TwoHeads):
         (linear().requires_grad_(False), (TRAIN, TEST), RECIPE, "every parameter of the network is frozen"),
         (TwoHeads(), (TRAIN, TEST), RECIPE, "the network gives a tuple; it must give one tensor of scores"),
         (linear(), (TRAIN, TEST), "naiv", "naive"),
-        (linear(), (TRAIN, TEST), 3, "a recipe is a name, a Recipe or Steps, not a int"),
+        (linear(), (TRAIN, TEST), 3, "a recipe is a name, a Recipe or Steps, not an int"),
         (linear(), "digist", RECIPE, "digits"),
         ("ftbnn18", (TRAIN, TEST), RECIPE, "fit takes a torch.nn.Module, not a str; ftbnn.build makes one by its name"),
         (lambda: 3, (TRAIN, TEST), RECIPE, "fit takes a torch.nn.Module, not an int"),

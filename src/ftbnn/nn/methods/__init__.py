@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from ftbnn.errors import UserError, unknown
+from ftbnn.errors import UserError, unknown, wrong_kind
 from ftbnn.nn.levels import half_wave
 from ftbnn.nn.method import Method, Shape
 from ftbnn.nn.methods.abcnet import bases
@@ -261,7 +261,7 @@ def method_named(name: str | Method) -> Method:
     if isinstance(name, Method):
         return name
     if not isinstance(name, str):
-        raise UserError(f"a method is a name or an ftbnn.nn.Method, not a {type(name).__name__}")
+        raise wrong_kind("a method is a name or an ftbnn.nn.Method", name)
     if (match := re.fullmatch(r"ci-bcnn\((.+)\)", name)) is not None:
         return interacting(match[1])
     if (match := re.fullmatch(r"([a-z-]+)\(([\d, ]+)\)", name)) and match[1] in _NUMBERED:
