@@ -37,6 +37,7 @@ from ftbnn.nn import (
 )
 from ftbnn.nn.blocks import Ordered
 from ftbnn.nn.levels import Levels
+from ftbnn.nn.methods.lqnet import LearnedLevels
 from ftbnn.nn.methods.reactnet import RPReLU, RSign
 from ftbnn.nn.native.block import listening
 from ftbnn.nn.rules import GrowingFourier, SharpeningWedge
@@ -579,3 +580,15 @@ def test_scales_of_places_are_the_same_in_training_and_in_evaluation():
         found.append([y.detach(), given.grad, *(parameter.grad for parameter in scale.parameters())])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_lq_nets_basis_is_the_least_squares_of_what_is_read():
+    torch.manual_seed(0)
+    quantise, x = LearnedLevels(), torch.randn(2, 3, 20, 20)
+    before, levels = quantise.basis.clone(), quantise(x)  # a step of learning; levels are those after it
+    steps = torch.stack([torch.zeros(()), before[0], before[1], before.sum()])
+    middles = (steps[1:] + steps[:-1]) / 2
+    codes = torch.tensor([[0.0, 0], [1, 0], [0, 1], [1, 1]])[torch.searchsorted(middles, x.flatten())]
+    fitted = torch.linalg.lstsq(codes.double(), x.clamp_min(0).flatten().double()[:, None]).solution.flatten()
+    torch.testing.assert_close(quantise.basis.double(), 0.9 * before.double() + 0.1 * fitted, rtol=1e-4, atol=0)
+    assert set(levels.unique().tolist()) <= {0.0, *quantise.steps.cumsum(0).tolist()}

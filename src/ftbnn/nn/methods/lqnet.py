@@ -6,9 +6,10 @@ weights   the mean |w| of a filter times signs: the least squares of one bit
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ftbnn.nn.levels import Levels, staircase
+from ftbnn.nn.levels import Levels
 from ftbnn.nn.method import Method
 from ftbnn.nn.rules import NO_RULE
 from ftbnn.nn.signs import Signs
@@ -46,15 +47,16 @@ class LearnedLevels(Levels):
 
     @torch.no_grad()
     def _learn(self, x: Tensor) -> None:
-        """The basis that fits what is read, given the levels it is rounded to now."""
+        """The basis that fits what is read, given the levels it is rounded to now: v0 has a part in the first and the
+        third step, v1 in the second and the third."""
         self.basis.copy_(self.basis.sort().values)
-        above = x.clamp_min(0).flatten()
-        q = staircase(above, self.thresholds, self.steps)
-        high = (q > self.thresholds[1]).to(x.dtype)
-        low = (q - high * self.basis[1] > self.basis[0] / 2).to(x.dtype)
-        columns = torch.stack([low, high], 1)
-        square = columns.T @ columns / len(q) + RIDGE * torch.eye(2, dtype=x.dtype, device=x.device)
-        fitted = torch.linalg.solve(square, columns.T @ above / len(q) + RIDGE * self.basis)
+        counts = torch.stack([(x > threshold).sum() for threshold in self.thresholds]).to(x.dtype)
+        sums = torch.stack([F.threshold(x, threshold, 0.0).sum() for threshold in self.thresholds.tolist()])
+        low, high, both = counts[0] - counts[1] + counts[2], counts[1], counts[2]
+        square = torch.stack([low, both, both, high]).view(2, 2) / x.numel()
+        square = square + RIDGE * torch.eye(2, dtype=x.dtype, device=x.device)
+        read = torch.stack([sums[0] - sums[1] + sums[2], sums[1]]) / x.numel()
+        fitted = torch.linalg.solve(square, read + RIDGE * self.basis)
         self.basis.mul_(KEPT).add_(fitted.clamp_min(RIDGE), alpha=1 - KEPT)
         self._place()
 
