@@ -24,7 +24,7 @@ for name, options in {
     network = build(name, classes=3, **options).eval()
     images = torch.zeros(1, *((1, 28, 28) if name.startswith("toy") else (3, 32, 32)))
     pack(network, images, folder / f"{name}.ftbnn", class_names=["a", "b", "c"])
-for method in ("reactnet", "irnet", "xnor-k", "xnorpp-4"):
+for method in ("reactnet", "irnet", "xnor-k", "xnorpp", "xnorpp-4"):
     sized = {"image_size": 16} if method == "xnorpp-4" else {}
     network = build("ftbnn18", classes=3, width=2, stem="small", method=method, **sized).eval()
     pack(network, torch.zeros(1, 3, 16, 16), folder / f"{method}.ftbnn")

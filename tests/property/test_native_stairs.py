@@ -100,3 +100,32 @@ def test_more_edges_than_a_byte_counts_are_refused():
         _native.training.Stairs(size=4, edges=256)
     with pytest.raises(ValueError, match="edges has 2 elements, not 3"):
         _native.training.Stairs(size=4, edges=3).forward(1, {"edges": (0, 2), "heights": (0, 4)})
+
+
+@pytest.mark.parametrize("name", ["hwgq", "binaryduo", "abc"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_numbers_of_another_type_stay_with_pytorch(name, dtype):
+    quantise = METHODS[name].convolution(Shape(8, 8)).input.to(dtype)
+    x = torch.randn(2, 8, 5, 5, requires_grad=True)
+    with use_backend("native"):
+        native = quantise(x)
+    assert torch.equal(native, quantise(x))
+
+
+@pytest.mark.parametrize(("levels", "is_native"), [(253, True), (254, False), (300, False)])
+def test_more_levels_than_the_core_counts_stay_with_pytorch(levels, is_native):
+    quantise = Levels(torch.linspace(0.01, 1, levels).tolist(), [1 / levels] * levels, low=0.0, high=1.0)
+    x = torch.rand(2, 3, 5, 5, requires_grad=True)
+    with use_backend("native"), patch.object(STAIRS, "run", wraps=STAIRS.run) as seen:
+        native = quantise(x)
+    assert seen.called == is_native
+    torch.testing.assert_close(native, quantise(x), rtol=1e-5, atol=0)
+
+
+def test_levels_do_not_learn_in_either_backend():
+    quantise = METHODS["hwgq"].convolution(Shape(8, 8)).input
+    quantise.steps = torch.nn.Parameter(quantise._buffers.pop("steps"))
+    for backend in ("torch", "native"):
+        with use_backend(backend):
+            quantise(torch.randn(2, 8, 5, 5, requires_grad=True)).sum().backward()
+        assert quantise.steps.grad is None

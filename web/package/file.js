@@ -73,6 +73,7 @@ function readOperator(r, bytes, payload, values) {
     if (act === 3) end.right = blob(Float32Array);
     if (act === 4) [end.low, end.high] = [r.f32(), r.f32()];
     if (flags & 8) end.after = blob(Float32Array);
+    if (flags & 16) [end.firstLeft, end.firstRight] = [blob(Float32Array), blob(Float32Array)];
     op.end = end;
   };
   const fields = {
@@ -178,7 +179,7 @@ function renumbered(bytes, op, numbers) {
 
 // Bytes from the number of the shortcut to the operator's end.
 function behindShortcut(end) {
-  const blobs = (end.left ? 1 : 0) + (end.right ? 1 : 0) + (end.after ? 1 : 0);
+  const blobs = [end.left, end.right, end.after, end.firstLeft, end.firstRight].filter(Boolean).length;
   return 4 + 16 * blobs + (end.low !== undefined ? 8 : 0);
 }
 

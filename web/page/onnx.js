@@ -78,13 +78,16 @@ function inOrder(op) {
 
 function finish(graph, op, y, values) {
   const { end } = op, per = (numbers) => graph.constant(numbers, [1, numbers.length, 1, 1]);
+  const bend = (left, right) => {
+    const above = graph.add("Greater", [y, graph.constant(Float32Array.of(0), [1])]);
+    return graph.add("Mul", [y, graph.add("Where", [above, per(right), per(left)])]);
+  };
+  if (end.firstLeft) y = bend(end.firstLeft, end.firstRight);
   if (end.shortcut !== undefined) y = graph.add("Add", [y, values.get(end.shortcut)]);
   if (end.act === "relu") y = graph.add("Relu", [y]);
   else if (end.act === "prelu") y = graph.add("PRelu", [y, graph.constant(end.left, [end.left.length, 1, 1])]);
-  else if (end.act === "fprelu") {
-    const above = graph.add("Greater", [y, graph.constant(Float32Array.of(0), [1])]);
-    y = graph.add("Mul", [y, graph.add("Where", [above, per(end.right), per(end.left)])]);
-  } else if (end.act === "clamp") {
+  else if (end.act === "fprelu") y = bend(end.left, end.right);
+  else if (end.act === "clamp") {
     y = graph.add("Clip", [y, graph.constant(Float32Array.of(end.low), []), graph.constant(Float32Array.of(end.high), [])]);
   } else if (end.act === "hardswish") y = graph.add("HardSwish", [y]);
   else if (end.act === "hardsigmoid") y = graph.add("HardSigmoid", [y], { alpha: { real: 1 / 6 } });

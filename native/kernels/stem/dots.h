@@ -4,7 +4,7 @@
 // differently:
 //   sum_c[x][o] = sum over ky, kx of  pixel_c[ky][x * stride + kx] * w[o][c][ky][kx]                 never rounded
 //   acc[x][o]   = sum_0 + ratio[1] * sum_1 + ratio[2] * sum_2 ...                                    in floats
-//   y           = act(scale[o] * acc + offset[border[x]][o] + shortcut[x][o])
+//   y           = act(pieces(scale[o] * acc + offset[border[x]][o]) + shortcut[x][o])
 // The rest of the epilogue as ever, with `offset` for its shift; fused where the ISA fuses.
 //
 // A *quad* is four bytes of a window's row and what is multiplied at a time: four pixels with weights of 8 bits, or two

@@ -4,7 +4,7 @@
 // the image:
 //   sum_s[x][o] = sum over k of  patch[x][k] * w_s[k][o]                  for s = 0, 1, 2; never rounded
 //   acc[x][o]   = 65536 * float(sum_2) + float(256 * sum_1 + sum_0)       rounded in the second float and in the sum
-//   y           = act(scale[o] * acc + offset[border[x]][o] + shortcut[x][o])
+//   y           = act(pieces(scale[o] * acc + offset[border[x]][o]) + shortcut[x][o])
 // The rest of the epilogue as ever, with `offset` for its shift; fused where the ISA fuses.
 //
 // patch_row puts the window of every output column into one line of `depth` bytes, [ky][run], for all panels.

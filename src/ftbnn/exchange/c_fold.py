@@ -12,14 +12,14 @@ from ftbnn.exchange.c_forms import Code
 from ftbnn.packing.graph import BConv, Epilogue
 
 MOST_SUMS = 1 << 15
-STRAIGHT = ("none", "relu", "prelu", "fprelu", "clamp")
+COMPUTED = ("none", "relu", "prelu", "fprelu", "clamp")
 Floats = NDArray[np.float32]
 Limits = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 def limits_of(operator: BConv, code: Code) -> Limits | None:
     """The smallest and the largest sum of each channel whose code is 1, or None where numbers have to be made."""
-    if operator.epilogue.shortcut is not None or operator.epilogue.act not in STRAIGHT:
+    if operator.epilogue.shortcut is not None or operator.epilogue.act not in COMPUTED:
         return None
     most = max(part[0].size for part in operator.positive)
     if 2 * most >= MOST_SUMS:
@@ -66,7 +66,7 @@ def end_of(
 
 def is_rising(end: Epilogue, channels: int) -> NDArray[np.bool_] | None:
     """Of each channel, whether what follows the scale rises with it (else it falls); None where it does both."""
-    if end.act not in STRAIGHT:
+    if end.act not in COMPUTED:
         return None
     ones = np.ones(channels)
     rising = ones > 0

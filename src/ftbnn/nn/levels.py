@@ -58,10 +58,10 @@ class Levels(Sign):
     def forward(self, x: Tensor) -> Tensor:
         if not self.is_binary:
             return super().forward(x)
-        if native.can_climb(x):
-            low, high = (self.thresholds.new_tensor([end]) for end in self.ends())
-            passes = native.Passes(low, high, torch.ones_like(low))
-            return native.stairs(x, self.thresholds, self.steps, passes)
+        thresholds, steps = self.thresholds.detach(), self.steps.detach()  # no gradient is made of them
+        if native.can_climb(x, thresholds):
+            low, high = (thresholds.new_tensor([end]) for end in self.ends())
+            return native.stairs(x, thresholds, steps, native.Passes(low, high, torch.ones_like(low)))
         if torch.is_grad_enabled() and x.requires_grad:
             out: Tensor = _Quantise.apply(x, self.thresholds, self.steps, *self.ends())  # type: ignore[no-untyped-call]
             return out

@@ -119,24 +119,30 @@ def _turned(conv: BConv, channels: NDArray[np.bool_]) -> tuple[NDArray[np.bool_]
 
 
 def _join(step: Pointwise, writer: dict[Value, Operator], reads: Counter[Value], whole: Collection[Value]) -> None:
-    """Makes a pointwise operator the end of the one before it, if nothing else reads what lies between."""
+    """Makes a pointwise operator the end of the one before it, if nothing else reads what lies between. First pieces
+    take a newer version of the file: an end without them is tried before."""
     views = [
         (before, reads[value], end) for value, end in _views(step) if isinstance(before := writer.get(value), Fused)
     ]
-    for before, readers, end in sorted(views, key=lambda view: _PREFERENCE.index(type(view[0]))):
-        if before.output in whole and _rounds_parts(before.epilogue, end):
+    for before, readers, end in sorted(views, key=lambda view: (_bends(view[0], view[2]), _preference(view[0]))):
+        if readers != 1 or (before.output in whole and _rounds_parts(before.epilogue, end)):
             continue
-        joined = (
-            (then(before.epilogue, end, before.output.channels) or _spread(before, end, writer, reads))
-            if readers == 1
-            else None
-        )
+        joined = then(before.epilogue, end, before.output.channels) or _spread(before, end, writer, reads)
         if joined is not None:
             before.epilogue = joined
             before.folded += (step.path, *step.folded)
             before.output = step.output
             writer[step.output] = before
             return
+
+
+def _preference(operator: Fused) -> int:
+    return _PREFERENCE.index(type(operator))
+
+
+def _bends(before: Fused, end: Epilogue) -> bool:
+    """Whether its non-linearity would stand before a shortcut."""
+    return before.epilogue.act in STRAIGHT and end.shortcut is not None
 
 
 def _rounds_parts(first: Epilogue, second: Epilogue) -> bool:
@@ -148,36 +154,37 @@ def _rounds_parts(first: Epilogue, second: Epilogue) -> bool:
 def _spread(before: Fused, second: Epilogue, writer: dict[Value, Operator], reads: Counter[Value]) -> Epilogue | None:
     """The epilogue of the last part of a sum with what comes behind the sum, which the other parts take theirs of; None
     where one of them cannot. Nothing is changed then."""
-    first, plan = before.epilogue, []
-    if first.shortcut is None or first.act != "none" or first.after is not None or first.has_pieces:
+    first, channels = before.epilogue, before.output.channels
+    plan: list[tuple[Fused, Epilogue]] = []
+    if first.shortcut is None or first.act != "none" or second.has_pieces:
         return None
+    joined: Epilogue | None = replace(first, shortcut=None)
+    if not second.only_adds:
+        joined = then(replace(first, shortcut=None), replace(second, shortcut=None), channels)
     value: Value | None = first.shortcut
     homeless = second.shortcut
     while value is not None and (second.scale is not None or homeless is not None):
         part = writer.get(value)
-        if (
-            not isinstance(part, Fused)
-            or reads[value] != 1
-            or part.epilogue.act != "none"
-            or part.epilogue.after is not None
-            or part.epilogue.has_pieces
-        ):
+        if not isinstance(part, Fused) or reads[value] != 1:
             return None
         own, value = part.epilogue, part.epilogue.shortcut
+        if own.shortcut is not None and own.act != "none":
+            return None  # no part of the sum itself
         taken = homeless if own.shortcut is None else None
-        scaled = then(replace(own, shortcut=None), Epilogue(scale=second.scale, shortcut=taken), part.output.channels)
-        assert scaled is not None
-        plan.append((part, scaled if taken is not None else replace(scaled, shortcut=own.shortcut)))
+        changed: Epilogue | None = own
+        if second.scale is not None or taken is not None:
+            changed = then(replace(own, shortcut=None), Epilogue(scale=second.scale, shortcut=taken), channels)
+        if changed is None:
+            return None
+        plan.append((part, changed if taken is not None else replace(changed, shortcut=own.shortcut)))
         homeless = None if taken is not None else homeless
-    if homeless is not None:
+    if homeless is not None or joined is None:
         return None
     shortcut = first.shortcut
     for number, (part, epilogue) in enumerate(reversed(plan)):  # other numbers are another value
         part.epilogue = replace(epilogue, shortcut=shortcut) if number else epilogue
         shortcut = part.output = Value(part.output.channels, part.output.height, part.output.width)
         writer[shortcut], reads[shortcut] = part, 1
-    joined = then(replace(first, shortcut=None), replace(second, shortcut=None), before.output.channels)
-    assert joined is not None
     return replace(joined, shortcut=shortcut)
 
 
@@ -192,7 +199,8 @@ def _views(step: Pointwise) -> Iterator[tuple[Value, Epilogue]]:
 def then(first: Epilogue, second: Epilogue, channels: int) -> Epilogue | None:
     """Both epilogues as one, or None where the order of steps does not allow it."""
     is_over = first.act != "none" or first.after is not None
-    if second.scale is not None and second.affine is not None and first.act in STRAIGHT:
+    ends_in_pieces = first.act in STRAIGHT or (first.act == "none" and first.has_pieces and first.shortcut is None)
+    if second.scale is not None and second.affine is not None and ends_in_pieces:
         return _steeper(first, *second.affine)
     if (is_over or first.has_pieces) and (more := second.only_shift) is not None:
         return replace(first, after=more if first.after is None else first.after + more)
@@ -228,7 +236,11 @@ def _behind_pieces(first: Epilogue, second: Epilogue, channels: int) -> Epilogue
 
 def _steeper(first: Epilogue, scale: Numbers, shift: Numbers) -> Epilogue:
     """Straight pieces, then a scale and a shift: pieces of other slopes, and what is added behind them."""
-    left = np.zeros_like(scale) if first.left is None else first.left
-    right = np.ones_like(scale) if first.right is None else first.right
     after = shift if first.after is None else first.after * scale + shift
-    return replace(first, act="fprelu", left=left * scale, right=right * scale, after=after if after.any() else None)
+    kept = after if after.any() else None
+    if first.act == "none":
+        assert first.first_left is not None
+        assert first.first_right is not None
+        return replace(first, first_left=first.first_left * scale, first_right=first.first_right * scale, after=kept)
+    left, right = first.slopes(len(scale))
+    return replace(first, act="fprelu", left=left * scale, right=right * scale, after=kept)

@@ -112,6 +112,12 @@ class Epilogue:
         does_more = self.act != "none" or any(it is not None for it in others)
         return None if does_more else self.shift
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether it adds a shortcut and does nothing else."""
+        others = (self.scale, self.shift, self.after, self.first_left)
+        return self.shortcut is not None and self.act == "none" and all(it is None for it in others)
+
 
 EPILOGUE_FLAGS = ("scale", "shift", "shortcut", "after", "first_left")  # by their bits in the file
 

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from ftbnn.errors import UserError
 from ftbnn.nn.layer import Layer, Packed
+from ftbnn.nn.piecewise import slopes_of
 from ftbnn.packing import graph as kinds
 from ftbnn.packing.export import build_graph
 from ftbnn.packing.fold import fold
@@ -151,11 +152,10 @@ def _packed(operator: Fused) -> Packed:
     end, channels = operator.epilogue, operator.output.channels
     packed = Packed(tensor(_or(end.scale, np.ones(channels))), tensor(_or(end.shift, np.zeros(channels))))
     packed.after = tensor(_or(end.after, np.zeros(channels)))
-    left, right = (end.first_left, end.first_right) if end.has_pieces else (end.left, end.right)
-    if left is not None:
-        packed.left = tensor(left)
-    if right is not None:
-        packed.right = tensor(right)
+    if end.left is not None:
+        packed.left = tensor(end.left)
+    if end.right is not None:
+        packed.right = tensor(end.right)
     if isinstance(operator, kinds.BConv):
         packed.positive = [tensor(part) for part in operator.positive]
         packed.threshold = tensor(_or(operator.threshold, np.zeros(operator.inputs[0].channels)))
@@ -168,7 +168,10 @@ def _packed(operator: Fused) -> Packed:
 
 def _take(layers: list[nn.Module], operator: Fused, mine: Fused) -> None:
     """Writes an operator's numbers into the layers that it is made of; what that cannot express, `_equal` finds."""
-    packed = _packed(operator)
+    packed, end = _packed(operator), operator.epilogue
+    last = packed.left, packed.right
+    if end.first_left is not None and end.first_right is not None:
+        packed.left, packed.right = torch.from_numpy(end.first_left), torch.from_numpy(end.first_right)
     has_norm = any(isinstance(layer, BatchNorm) for layer in layers)
     # Thresholds that no sign has learned are those of a BatchNorm in front; then there is none behind.
     learns = any(isinstance(layer, Layer) and layer.input_shift() is not None for layer in layers)
@@ -193,6 +196,8 @@ def _take(layers: list[nn.Module], operator: Fused, mine: Fused) -> None:
             layer.bias.copy_(packed.shift)
         elif isinstance(layer, nn.PReLU) and packed.left is not None:
             layer.weight.copy_(packed.left[: layer.num_parameters])
+        if slopes_of(layer, operator.output.channels) is not None:  # behind the first non-linearity is the last one
+            packed.left, packed.right = last
 
 
 def lacks_statistics(network: nn.Module) -> bool:

@@ -77,6 +77,20 @@ def test_what_does_not_fit_stays_an_operator(forward, kinds):
     assert sorted(check(forward, conv=conv(), offset=offset(), **layers).kinds) == sorted(kinds)
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda m, x: m.first(m.conv(x)) + m.other(x),
+        lambda m, x: m.last(m.first(m.conv(x)) + m.other(x)),
+        lambda m, x: m.slopes(m.first(m.conv(x)) + m.other(x)),
+        lambda m, x: m.norm(m.first(m.conv(x)) + m.other(x)),
+    ],
+)
+def test_where_another_summand_can_take_the_addition_the_file_stays_of_version_1(forward):
+    layers = {"first": nn.PReLU(4), "last": nn.ReLU(), "slopes": FPReLU(4), "norm": nn.BatchNorm2d(4)}
+    assert check(forward, conv=conv(), other=conv(), **layers).version == 1
+
+
 def test_a_shift_behind_all_is_added_behind_all():
     file = check(lambda m, x: m.first(m.conv(x)) + x + m.offset, conv=conv(), first=nn.PReLU(4), offset=offset())
     (operator,) = file.operators
@@ -84,7 +98,7 @@ def test_a_shift_behind_all_is_added_behind_all():
 
 
 @pytest.mark.parametrize(
-    ("method", "most"), [("xnor", 0), ("xnorpp", 0), ("group-net", 16), ("real-to-bin", 16), ("xnor-k", 48)]
+    ("method", "most"), [("xnor", 0), ("xnorpp", 0), ("group-net", 0), ("real-to-bin", 16), ("xnor-k", 48)]
 )
 def test_methods_with_a_non_linearity_before_the_shortcut_have_few_operators_beside(method, most):
     network = build("ftbnn18", method=method, width=8, classes=3, stem="small", image_size=16).eval()
@@ -125,6 +139,22 @@ def test_what_is_out_of_range_is_refused():
     ):
         with pytest.raises(FormatError, match=message):
             load(sealed(data, at, change))
+
+
+@pytest.mark.parametrize("last", ["none", "relu", "hardtanh", "prelu", "fprelu"])
+@pytest.mark.parametrize("first", PIECES)
+def test_both_non_linearities_take_their_numbers_back(first, last, tmp_path):
+    acts = {"none": nn.Identity, "hardtanh": nn.Hardtanh, **PIECES}
+
+    def made():
+        layers = {"conv": conv(), "norm": nn.BatchNorm2d(4), "first": PIECES[first](), "last": acts[last]()}
+        return Forward(lambda m, x: m.last(m.first(m.norm(m.conv(x))) + x), **layers)
+
+    network, images = randomise(made()).eval(), torch.randn(4, *x.shape[1:])
+    pack(network, images, tmp_path / "net.ftbnn")
+    again = made()
+    assert restore(again, read_graph(tmp_path / "net.ftbnn"), "net.ftbnn", [images]) == []
+    torch.testing.assert_close(again.eval()(images), network(images), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("method", ["xnor", "xnorpp"])

@@ -75,7 +75,7 @@ class InputBases(Sign):
     def forward(self, x: Tensor) -> Tensor:
         if not self.is_binary:
             return super().forward(x)
-        if native.can_climb(x):
+        if native.can_climb(x, self.shifts, len(self.shifts)):
             return self._climb(x)
         first, *others = (factor * codes for factor, codes in self.planes(x))
         return sum(others, first)

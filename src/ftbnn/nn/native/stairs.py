@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ftbnn.nn.native.core import core, is_in_use, is_map
+from ftbnn.nn.native.core import core, is_in_use, is_map, is_plain
 from ftbnn.nn.native.operation import Operation, Room, Tensors, map_room
 
 
@@ -59,9 +59,13 @@ class StairsOperation(Operation):
 STAIRS = StairsOperation()
 
 
-def can_climb(x: Tensor) -> bool:
-    """Whether the core computes stairs of this."""
-    return is_in_use() and is_map(x) and torch.is_grad_enabled() and x.requires_grad
+MOST_EDGES = 255  # a step is a byte
+
+
+def can_climb(x: Tensor, thresholds: Tensor, windows: int = 1) -> bool:
+    """Whether the core computes stairs of this, with so many windows of gradients."""
+    fits = is_plain(thresholds) and len(thresholds) + 2 * windows <= MOST_EDGES
+    return fits and is_in_use() and is_map(x) and torch.is_grad_enabled() and x.requires_grad
 
 
 class Passes(NamedTuple):
