@@ -47,7 +47,7 @@ def test_the_commands_do_not_stand_in_each_others_way():
     """From top to bottom: each line that trains has a run directory of its own, unless it goes on with one."""
     trains = [shlex.split(line, comments=True) for line in "".join(COMMANDS).splitlines() if " train ftbnn18" in line]
     parsed = [parser().parse_args(words[words.index("train") :]) for words in trains if "bench" not in words]
-    runs = [args.out or f"{args.model}-{args.data}" for args in parsed if not args.resume]
+    runs = [args.out or f"{args.model}-{args.method}-{args.data}" for args in parsed if not args.resume]
     assert len(runs) > 5
     assert len(set(runs)) == len(runs)
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--recipe", help="naive, multi-step, teacher, or a sized one as best-cifar (default: naive in the data's size)"
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe; repeatable")
-    parser.add_argument("--out", type=Path, metavar="RUN", help="the run directory (default: runs/MODEL-DATA)")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run directory (default: runs/MODEL[-METHOD]-DATA)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out; --set epochs=N extends it")
     parser.add_argument("--teacher", type=Path, metavar="RUN", help="run, checkpoint or resnet18 .pth to distil from")
     parser.add_argument(
@@ -66,7 +66,7 @@ def _plan(args: argparse.Namespace) -> "Plan":
     if args.model is None and not (args.resume and args.out):
         what = "which run goes on (--out RUN)" if args.resume else "which network: a name from `ftbnn models`, or yours"
         raise UserError(f"say {what}")
-    out = args.out or usual_out(args.model, data)
+    out = args.out or usual_out(args.model, data, args.method)
     if args.resume and RunDir(out).has_run:
         return go_on(out, model=args.model, data=args.data, **given)
     if args.model is None:

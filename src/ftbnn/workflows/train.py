@@ -99,12 +99,13 @@ def plan(
     words = ["ftbnn", "train", model, "--data", data, *(["--data-dir", "DIR"] if SOURCES[data].needs_dir else [])]
     words += [word for flag, value in asked.items() if value is not None for word in (f"--{flag}", str(value))]
     words += [word for key, value in (settings or {}).items() for word in ("--set", f"{key}={value}")]
-    return Plan(model_spec, source, resolved, out or usual_out(model, data), tuple(words), data_dir)
+    return Plan(model_spec, source, resolved, out or usual_out(model, data, method), tuple(words), data_dir)
 
 
-def usual_out(model: str, data: str) -> Path:
+def usual_out(model: str, data: str, method: str | None = None) -> Path:
     """The directory of a run that was given none."""
-    return Path("runs") / f"{model.replace('/', '-').replace(':', '-')}-{data}"
+    words = [re.sub(r"[/:,()]+", "-", word).rstrip("-") for word in (model, method or "") if word]
+    return Path("runs") / "-".join([*words, data])
 
 
 def _try_out(model: ModelSpec, spec: Spec) -> None:
