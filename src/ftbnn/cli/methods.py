@@ -27,8 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     require_torch("ftbnn methods")
     from ftbnn.errors import unknown
-    from ftbnn.models import METHODS, REGISTRY
-    from ftbnn.nn import method_named
+    from ftbnn.models import METHODS, REGISTRY, method_named
     from ftbnn.own import is_own
 
     ours = _ours(RESULTS if args.results is None else args.results, must=args.results is not None)

@@ -6,6 +6,18 @@ from ftbnn.models.registry import REGISTRY, Entry, build, find
 from ftbnn.models.resnet import ResNet
 from ftbnn.models.toy import ToyNet
 from ftbnn.nn.method import Method
-from ftbnn.nn.methods import METHODS
+from ftbnn.nn.methods import METHODS, method_named
 
-__all__ = ["FTBNN", "METHODS", "REGISTRY", "DerivedFTBNN", "Entry", "Method", "ResNet", "ToyNet", "build", "find"]
+__all__ = [
+    "FTBNN",
+    "METHODS",
+    "REGISTRY",
+    "DerivedFTBNN",
+    "Entry",
+    "Method",
+    "ResNet",
+    "ToyNet",
+    "build",
+    "find",
+    "method_named",
+]
