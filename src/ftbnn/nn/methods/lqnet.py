@@ -6,7 +6,6 @@ weights   the mean |w| of a filter times signs: the least squares of one bit
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ftbnn.nn.levels import Levels
@@ -51,7 +50,8 @@ class LearnedLevels(Levels):
         third step, v1 in the second and the third."""
         self.basis.copy_(self.basis.sort().values)
         counts = torch.stack([(x > threshold).sum() for threshold in self.thresholds]).to(x.dtype)
-        sums = torch.stack([F.threshold(x, threshold, 0.0).sum() for threshold in self.thresholds.tolist()])
+        over = torch.stack([(x - threshold).clamp_min(0).sum() for threshold in self.thresholds])
+        sums = over + self.thresholds * counts  # of all that is above a threshold
         low, high, both = counts[0] - counts[1] + counts[2], counts[1], counts[2]
         square = torch.stack([low, both, both, high]).view(2, 2) / x.numel()
         square = square + RIDGE * torch.eye(2, dtype=x.dtype, device=x.device)
