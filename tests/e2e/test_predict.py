@@ -226,7 +226,7 @@ def test_numbers_are_whole_of_whatever_type():
         ("zoo:digits", {"max_bytes": -1}, "max_bytes must be a whole number from 1 on, not -1"),
         ("zoo:digits", {"max_macs": 1e9}, "max_macs must be a whole number from 1 on, not 1000000000.0"),
         ("zoo:digits", {"isa": 2}, "isa is a name"),
-        (None, {}, "a model is a path, zoo:NAME or the bytes of a file, not a NoneType"),
+        (None, {}, "a model is a path, zoo:NAME or the bytes of a file, not None"),
         (DIGIT, {}, "not a ndarray"),
         ("a\0b", {}, r"cannot read a\\x00b: a path has no null character"),
         ("a\nb", {}, r"cannot read a\\nb: No such file"),
